@@ -1,0 +1,18 @@
+# sinew_module(NAME [LINK lib...]) : the static library sinew_NAME of src/NAME/*.cpp.
+# Link order is the order of src/README.md; tests/tidy proves that includes follow it.
+function(sinew_module name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  if(NOT sources)
+    add_library(sinew_${name} INTERFACE)
+    target_include_directories(sinew_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(sinew_${name} INTERFACE ${ARG_LINK})
+    return()
+  endif()
+  add_library(sinew_${name} STATIC ${sources})
+  target_include_directories(sinew_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(sinew_${name} PUBLIC ${ARG_LINK} PRIVATE sinew_warnings)
+  if(SINEW_DEBUG_ASSERTS)
+    target_compile_definitions(sinew_${name} PUBLIC SINEW_DEBUG_ASSERTS=1)
+  endif()
+endfunction()

@@ -1,0 +1,11 @@
+# Sanitizers apply to our code and tests; ggml is linked as it is (it is C behind a C interface).
+if(SINEW_SANITIZE)
+  add_compile_options(-fsanitize=${SINEW_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${SINEW_SANITIZE})
+  if(SINEW_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+if(SINEW_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
