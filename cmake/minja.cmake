@@ -6,7 +6,7 @@ if(NOT SINEW_MINJA_INCLUDE)
                   OUTPUT_VARIABLE sinew_minja_prefix OUTPUT_STRIP_TRAILING_WHITESPACE
                   RESULT_VARIABLE sinew_minja_result)
   if(NOT sinew_minja_result EQUAL 0)
-    message(FATAL_ERROR "minja was not found and could not be fetched; install libminja-dev (Debian) or minja (Homebrew)")
+    message(FATAL_ERROR "minja was not found and could not be fetched; install libminja-dev where the system has it, or give -DSINEW_MINJA_INCLUDE=DIR")
   endif()
   set(SINEW_MINJA_INCLUDE ${sinew_minja_prefix} CACHE PATH "Folder that holds minja/minja.hpp" FORCE)
 endif()
