@@ -1,0 +1,99 @@
+#include "support/oracle.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/assert.h"
+#include "support/process.h"
+
+namespace sinew::test {
+namespace {
+
+constexpr const char* kProgram = SINEW_ORACLE_PROGRAM;
+
+void append_count(std::string& bytes, std::size_t count) {
+  const auto value = static_cast<std::uint32_t>(count);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+bool take_count(std::string_view& bytes, std::uint32_t& count) {
+  if (bytes.size() < sizeof count) return false;
+  std::memcpy(&count, bytes.data(), sizeof count);
+  bytes.remove_prefix(sizeof count);
+  return true;
+}
+
+LogitsRequest request_of(const std::string& model, std::span<const TokenId> prompt, int chunk) {
+  LogitsRequest request;
+  request.model = model;
+  request.prompt.assign(prompt.begin(), prompt.end());
+  request.chunk = chunk;
+  return request;
+}
+
+}  // namespace
+
+bool Oracle::available() {
+  return ::access(kProgram, X_OK) == 0;
+}
+
+Result<std::vector<std::vector<TokenId>>> Oracle::tokenize(const std::string& model,
+                                                           std::span<const std::string> texts,
+                                                           bool parse_special, bool add_bos) {
+  std::string input;
+  append_count(input, texts.size());
+  for (const std::string& text : texts) {
+    append_count(input, text.size());
+    input += text;
+  }
+  std::vector<std::string> arguments{kProgram, "tokenize", model};
+  if (parse_special) arguments.emplace_back("--special");
+  if (add_bos) arguments.emplace_back("--bos");
+  SINEW_ASSIGN(const ProcessOutput output,
+               run_checked(arguments, input, std::chrono::seconds(120)));
+
+  std::string_view bytes = output.out;
+  std::vector<std::vector<TokenId>> lists;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::uint32_t count = 0;
+    if (!take_count(bytes, count) || bytes.size() / sizeof(TokenId) < count)
+      return fail(ErrorCode::kInternal, "the oracle's answer ends within text {}", i);
+    std::vector<TokenId>& list = lists.emplace_back(count);
+    if (count > 0) std::memcpy(list.data(), bytes.data(), count * sizeof(TokenId));
+    bytes.remove_prefix(count * sizeof(TokenId));
+  }
+  return lists;
+}
+
+Result<std::vector<float>> Oracle::logits(const std::string& model, std::span<const TokenId> prompt,
+                                          int chunk) {
+  SINEW_ASSIGN(LogitsAnswer answer, run(request_of(model, prompt, chunk)));
+  return std::move(answer.logits);
+}
+
+Result<std::vector<float>> Oracle::last_logits(const std::string& model,
+                                               std::span<const TokenId> prompt, int positions,
+                                               int chunk) {
+  LogitsRequest request = request_of(model, prompt, chunk);
+  request.more = {"--last", std::to_string(positions)};
+  SINEW_ASSIGN(LogitsAnswer answer, run(request));
+  return std::move(answer.logits);
+}
+
+Result<std::vector<TokenId>> Oracle::greedy(const std::string& model,
+                                            std::span<const TokenId> prompt, int count) {
+  LogitsRequest request = request_of(model, prompt, 512);
+  request.generate = count;
+  SINEW_ASSIGN(const LogitsAnswer answer, run(request));
+  std::vector<TokenId> ids;
+  for (const GreedyToken& token : answer.greedy) ids.push_back(token.id);
+  return ids;
+}
+
+Result<LogitsAnswer> Oracle::run(const LogitsRequest& request) {
+  return run_logits(kProgram, request);
+}
+
+}  // namespace sinew::test

@@ -1,0 +1,274 @@
+// sinew-oracle: llama.cpp's prebuilt library behind a command line, for tests and benchmarks.
+//
+//   sinew-oracle tokenize MODEL [--special] [--bos]
+//       standard input: count, then length + bytes of each text; output: length + ids of each
+//       (uint32 and int32 in this machine's byte order)
+//   sinew-oracle logits MODEL --tokens FILE --out FILE [--all | --last K] [--generate N --ids FILE]
+//                       [--ctx N] [--chunk C] [--threads T] [--no-flash] [--f32-cache]
+//       the command line of `sinew logits`: raw float32 logits, and lines "id gap"
+//   sinew-oracle bench MODEL [-p 64] [-n 32] [--threads T] [--repeat R]
+//       a line of JSON with the medians, after one run that is not counted
+#include <ggml-backend.h>
+#include <llama.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using Tokens = std::vector<llama_token>;
+
+struct ModelDelete {
+  void operator()(llama_model* model) const { llama_model_free(model); }
+};
+struct ContextDelete {
+  void operator()(llama_context* context) const { llama_free(context); }
+};
+using Model = std::unique_ptr<llama_model, ModelDelete>;
+using Context = std::unique_ptr<llama_context, ContextDelete>;
+
+// Flags that take a value, and those that do not ("--all").
+class Arguments {
+ public:
+  Arguments(int argc, char** argv) {
+    static const std::vector<std::string_view> kSwitches{"--special", "--bos", "--all",
+                                                         "--no-flash", "--f32-cache"};
+    for (int i = 3; i < argc; ++i) {
+      const std::string name = argv[i];
+      const bool alone = std::find(kSwitches.begin(), kSwitches.end(), name) != kSwitches.end();
+      if (!alone && i + 1 >= argc) throw std::runtime_error(name + " wants a value");
+      values_[name] = alone ? "" : argv[++i];
+    }
+  }
+  bool has(const std::string& name) const { return values_.count(name) != 0; }
+  std::string text(const std::string& name) const {
+    const auto found = values_.find(name);
+    if (found == values_.end()) throw std::runtime_error(name + " is missing");
+    return found->second;
+  }
+  int number(const std::string& name, int otherwise) const {
+    return has(name) ? std::stoi(text(name)) : otherwise;
+  }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+Model load(const char* path, bool vocab_only) {
+  llama_model_params params = llama_model_default_params();
+  params.vocab_only = vocab_only;
+  Model model(llama_model_load_from_file(path, params));
+  if (!model) throw std::runtime_error(std::string(path) + " cannot be loaded");
+  return model;
+}
+
+Context make_context(llama_model* model, const Arguments& arguments, int context, int chunk) {
+  llama_context_params params = llama_context_default_params();
+  params.n_ctx = static_cast<std::uint32_t>(context);
+  params.n_batch = static_cast<std::uint32_t>(chunk);
+  params.n_ubatch = static_cast<std::uint32_t>(chunk);
+  params.n_threads = arguments.number("--threads", 1);
+  params.n_threads_batch = params.n_threads;
+  params.no_perf = true;
+  if (arguments.has("--no-flash")) params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  if (arguments.has("--f32-cache")) params.type_k = params.type_v = GGML_TYPE_F32;
+  Context made(llama_init_from_model(model, params));
+  if (!made) throw std::runtime_error("no context");
+  return made;
+}
+
+// Decodes tokens[from .. to) at their positions; logits are kept from position `wanted` on.
+void decode(llama_context* context, const Tokens& tokens, int from, int to, int wanted) {
+  llama_batch batch = llama_batch_init(to - from, 0, 1);
+  batch.n_tokens = to - from;
+  for (int i = 0; i < batch.n_tokens; ++i) {
+    batch.token[i] = tokens[static_cast<std::size_t>(from + i)];
+    batch.pos[i] = from + i;
+    batch.n_seq_id[i] = 1;
+    batch.seq_id[i][0] = 0;
+    batch.logits[i] = from + i >= wanted ? 1 : 0;
+  }
+  const int status = llama_decode(context, batch);
+  llama_batch_free(batch);
+  if (status != 0) throw std::runtime_error("llama_decode: " + std::to_string(status));
+}
+
+std::pair<llama_token, float> best_and_gap(const float* logits, int vocabulary) {
+  int best = 0;
+  for (int i = 1; i < vocabulary; ++i)
+    if (logits[i] > logits[best]) best = i;
+  int second = best == 0 ? 1 : 0;
+  for (int i = 0; i < vocabulary; ++i)
+    if (i != best && logits[i] > logits[second]) second = i;
+  return {best, logits[best] - logits[second]};
+}
+
+std::uint32_t read_count(std::istream& in) {
+  std::uint32_t count = 0;
+  if (!in.read(reinterpret_cast<char*>(&count), sizeof count))
+    throw std::runtime_error("the input is too short");
+  return count;
+}
+
+void tokenize(const char* path, const Arguments& arguments) {
+  const Model model = load(path, true);
+  const llama_vocab* vocabulary = llama_model_get_vocab(model.get());
+  for (std::uint32_t left = read_count(std::cin); left > 0; --left) {
+    std::string text(read_count(std::cin), '\0');
+    if (!std::cin.read(text.data(), static_cast<std::streamsize>(text.size())))
+      throw std::runtime_error("the input is too short");
+    Tokens tokens(text.size() + 16);
+    const int count = llama_tokenize(vocabulary, text.data(), static_cast<int>(text.size()),
+                                     tokens.data(), static_cast<int>(tokens.size()),
+                                     arguments.has("--bos"), arguments.has("--special"));
+    if (count < 0) throw std::runtime_error("more tokens than bytes");
+    const auto length = static_cast<std::uint32_t>(count);
+    std::cout.write(reinterpret_cast<const char*>(&length), sizeof length);
+    std::cout.write(reinterpret_cast<const char*>(tokens.data()),
+                    static_cast<std::streamsize>(length * sizeof(llama_token)));
+  }
+  std::cout.flush();
+}
+
+Tokens read_tokens(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  Tokens tokens(bytes.size() / sizeof(llama_token));
+  if (tokens.empty()) throw std::runtime_error(path + " holds no tokens");
+  std::memcpy(tokens.data(), bytes.data(), tokens.size() * sizeof(llama_token));
+  return tokens;
+}
+
+void logits(const char* path, const Arguments& arguments) {
+  Tokens tokens = read_tokens(arguments.text("--tokens"));
+  const int prompt = static_cast<int>(tokens.size());
+  const int generate = arguments.number("--generate", 0);
+  const int last = arguments.has("--all") ? prompt : arguments.number("--last", 1);
+  const int chunk = arguments.number("--chunk", 512);
+  const Model model = load(path, false);
+  const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
+  const Context context =
+      make_context(model.get(), arguments, arguments.number("--ctx", prompt + generate + 1), chunk);
+
+  std::ofstream out(arguments.text("--out"), std::ios::binary);
+  const int wanted = std::max(0, prompt - last);
+  const float* row = nullptr;
+  for (int from = 0; from < prompt; from += chunk) {
+    const int to = std::min(prompt, from + chunk);
+    decode(context.get(), tokens, from, to, wanted);
+    for (int i = std::max(from, wanted); i < to; ++i) {
+      row = llama_get_logits_ith(context.get(), i - from);
+      if (row == nullptr) throw std::runtime_error("no logits at position " + std::to_string(i));
+      out.write(reinterpret_cast<const char*>(row),
+                static_cast<std::streamsize>(sizeof(float)) * vocabulary);
+    }
+  }
+  out.close();
+  if (!out) throw std::runtime_error("the logits cannot be written");
+  if (generate == 0) return;
+
+  std::ofstream ids(arguments.text("--ids"));
+  for (int i = 0; i < generate; ++i) {
+    const auto [best, gap] = best_and_gap(row, vocabulary);
+    ids << best << ' ' << gap << '\n';
+    if (i + 1 == generate) break;
+    tokens.push_back(best);
+    decode(context.get(), tokens, prompt + i, prompt + i + 1, prompt + i);
+    row = llama_get_logits_ith(context.get(), 0);
+  }
+  ids.close();
+  if (!ids) throw std::runtime_error("the ids cannot be written");
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void bench(const char* path, const Arguments& arguments) {
+  using Clock = std::chrono::steady_clock;
+  const int prompt = arguments.number("-p", 64);
+  const int generate = arguments.number("-n", 32);
+  const int repeat = arguments.number("--repeat", 1);
+  if (prompt < 1 || generate < 1 || repeat < 1)
+    throw std::runtime_error("-p, -n and --repeat are at least 1");
+  const Model model = load(path, false);
+  const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
+  const Context context =
+      make_context(model.get(), arguments, prompt + generate + 1, std::max(prompt, 1));
+  std::vector<double> prefill;
+  std::vector<double> decoding;
+  for (int run = 0; run <= repeat; ++run) {
+    llama_memory_clear(llama_get_memory(context.get()), true);
+    Tokens tokens;
+    std::uint32_t state = 1;
+    for (int i = 0; i < prompt; ++i) {
+      state = state * 1664525u + 1013904223u;
+      tokens.push_back(
+          static_cast<llama_token>((state >> 8) % static_cast<std::uint32_t>(vocabulary)));
+    }
+    const auto start = Clock::now();
+    decode(context.get(), tokens, 0, prompt, prompt - 1);
+    const float* row = llama_get_logits_ith(context.get(), prompt - 1);
+    const auto middle = Clock::now();
+    for (int i = 0; i < generate; ++i) {
+      tokens.push_back(best_and_gap(row, vocabulary).first);
+      decode(context.get(), tokens, prompt + i, prompt + i + 1, prompt + i);
+      row = llama_get_logits_ith(context.get(), 0);
+    }
+    const auto end = Clock::now();
+    if (run == 0) continue;
+    prefill.push_back(prompt / std::chrono::duration<double>(middle - start).count());
+    decoding.push_back(generate / std::chrono::duration<double>(end - middle).count());
+  }
+  std::printf(R"({"prefill_tps": %.3f, "decode_tps": %.3f, "threads": %d, "repeat": %d})"
+              "\n",
+              median(prefill), median(decoding), arguments.number("--threads", 1), repeat);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fputs("usage: sinew-oracle tokenize|logits|bench MODEL [flags]\n", stderr);
+    return 2;
+  }
+  llama_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level >= GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+      },
+      nullptr);
+  try {
+    ggml_backend_load_all_from_path(SINEW_ORACLE_FOLDER);
+    const Arguments arguments(argc, argv);
+    const std::string_view command = argv[1];
+    if (command == "tokenize")
+      tokenize(argv[2], arguments);
+    else if (command == "logits")
+      logits(argv[2], arguments);
+    else if (command == "bench")
+      bench(argv[2], arguments);
+    else
+      throw std::runtime_error("unknown command");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sinew-oracle: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
