@@ -8,6 +8,11 @@
 //       the command line of `sinew logits`: raw float32 logits, and lines "id gap"
 //   sinew-oracle bench MODEL [-p 64] [-n 32] [--threads T] [--repeat R]
 //       a line of JSON with the medians, after one run that is not counted
+//
+// Both of the latter take --cpu NAME (load libggml-cpu-NAME.so, not the best one for this
+// processor) and
+// --repack (weights in the layouts of the processor's own kernels). Repacking is off unless asked
+// for: the AMX layout of this release aborts on quantised weights of multi-head latent attention.
 #include <ggml-backend.h>
 #include <llama.h>
 
@@ -46,8 +51,8 @@ using Context = std::unique_ptr<llama_context, ContextDelete>;
 class Arguments {
  public:
   Arguments(int argc, char** argv) {
-    static const std::vector<std::string_view> kSwitches{"--special", "--bos", "--all",
-                                                         "--no-flash", "--f32-cache"};
+    static const std::vector<std::string_view> kSwitches{"--special",  "--bos",       "--all",
+                                                         "--no-flash", "--f32-cache", "--repack"};
     for (int i = 3; i < argc; ++i) {
       const std::string name = argv[i];
       const bool alone = std::find(kSwitches.begin(), kSwitches.end(), name) != kSwitches.end();
@@ -69,8 +74,10 @@ class Arguments {
   std::map<std::string, std::string> values_;
 };
 
-Model load(const char* path, bool vocab_only) {
+Model load(const char* path, const Arguments& arguments, bool vocab_only) {
   llama_model_params params = llama_model_default_params();
+  params.use_extra_bufts = arguments.has("--repack");
+  params.progress_callback = [](float, void*) { return true; };  // no dots on standard error
   params.vocab_only = vocab_only;
   Model model(llama_model_load_from_file(path, params));
   if (!model) throw std::runtime_error(std::string(path) + " cannot be loaded");
@@ -126,7 +133,7 @@ std::uint32_t read_count(std::istream& in) {
 }
 
 void tokenize(const char* path, const Arguments& arguments) {
-  const Model model = load(path, true);
+  const Model model = load(path, arguments, true);
   const llama_vocab* vocabulary = llama_model_get_vocab(model.get());
   for (std::uint32_t left = read_count(std::cin); left > 0; --left) {
     std::string text(read_count(std::cin), '\0');
@@ -160,7 +167,7 @@ void logits(const char* path, const Arguments& arguments) {
   const int generate = arguments.number("--generate", 0);
   const int last = arguments.has("--all") ? prompt : arguments.number("--last", 1);
   const int chunk = arguments.number("--chunk", 512);
-  const Model model = load(path, false);
+  const Model model = load(path, arguments, false);
   const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
   const Context context =
       make_context(model.get(), arguments, arguments.number("--ctx", prompt + generate + 1), chunk);
@@ -208,7 +215,7 @@ void bench(const char* path, const Arguments& arguments) {
   const int repeat = arguments.number("--repeat", 1);
   if (prompt < 1 || generate < 1 || repeat < 1)
     throw std::runtime_error("-p, -n and --repeat are at least 1");
-  const Model model = load(path, false);
+  const Model model = load(path, arguments, false);
   const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
   const Context context =
       make_context(model.get(), arguments, prompt + generate + 1, std::max(prompt, 1));
@@ -249,14 +256,20 @@ int main(int argc, char** argv) {
     std::fputs("usage: sinew-oracle tokenize|logits|bench MODEL [flags]\n", stderr);
     return 2;
   }
+  ::setenv("GGML_NO_BACKTRACE", "1", 0);  // an assertion of ggml would start a debugger
   llama_log_set(
       [](ggml_log_level level, const char* text, void*) {
         if (level >= GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
       },
       nullptr);
   try {
-    ggml_backend_load_all_from_path(SINEW_ORACLE_FOLDER);
     const Arguments arguments(argc, argv);
+    if (arguments.has("--cpu"))
+      ggml_backend_load(
+          (SINEW_ORACLE_FOLDER "/libggml-cpu-" + arguments.text("--cpu") + ".so").c_str());
+    else
+      ggml_backend_load_all_from_path(SINEW_ORACLE_FOLDER);
+    if (ggml_backend_reg_count() == 0) throw std::runtime_error("no CPU backend could be loaded");
     const std::string_view command = argv[1];
     if (command == "tokenize")
       tokenize(argv[2], arguments);
