@@ -10,8 +10,11 @@
 namespace sinew {
 
 // The result of everything that can fail for reasons outside the program. C++20 has no std::expected.
+// A class of its own, not an alias, so that an ignored result is a warning.
 template <typename T>
-using Result [[nodiscard]] = tl::expected<T, Error>;
+struct [[nodiscard]] Result : tl::expected<T, Error> {
+  using tl::expected<T, Error>::expected;
+};
 using Status = Result<void>;
 
 // return fail(ErrorCode::kInvalidFile, "{}: tensor '{}' ends at {}, the file at {}", ...);
