@@ -15,9 +15,10 @@ namespace sinew {
 
 // The ranks of one epoch, and the operations in which all of them take part in the same order.
 //
-// Every operation carries job, epoch, step and a running sequence number; a rank that is at another one is
-// an error, not a wrong sum. Every operation ends by `timeout` after its start, with an error that names the late rank.
-// After an error the group is finished (all later calls return that error); a new epoch needs a new group.
+// Every operation carries job, epoch, step and a running sequence number; a rank that is at another
+// one is an error, not a wrong sum. Every operation ends by `timeout` after its start, with an
+// error that names the late rank. After an error the group is finished (all later calls return that
+// error); a new epoch needs a new group.
 //
 // Sums are taken in rank order 0, 1, .., p-1 for every element whatever the algorithm, so all ranks
 // hold bit-identical results and one-shot and two-phase agree bit for bit.
@@ -37,7 +38,8 @@ class Group {
 
   // In place: data[i] becomes the sum over ranks of data[i]. All ranks pass the same length.
   virtual Status all_reduce_sum(std::span<float> data) = 0;
-  // `gathered` is split by `counts` (bytes of each rank, known to all); rank r's part holds its `mine`.
+  // `gathered` is split by `counts` (bytes of each rank, known to all); rank r's part holds its
+  // `mine`.
   virtual Status all_gather(std::span<const std::byte> mine, std::span<const std::size_t> counts,
                             std::span<std::byte> gathered) = 0;
   // `gathered` is used on `root` only and may be empty elsewhere.

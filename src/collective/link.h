@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -12,15 +14,26 @@ namespace sinew {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// A reliable, ordered stream of messages to and from one peer. transport/ implements it; collective/
-// owns it, so that dependencies point inward.
+// Who a rank is in one epoch of one job. All ranks of a group agree on everything but `rank`.
+struct GroupIdentity {
+  JobId job;
+  Epoch epoch = 0;
+  Rank rank = 0;
+  int size = 1;  // 1 .. kRankCountMax
+};
+
+// A reliable, ordered stream of bytes to and from one peer. transport/ implements it; collective/
+// owns it, so that dependencies point inward. Where a message begins and ends is the frame's affair
+// (collective/frame.h), so that a long message can be reduced piece by piece while it arrives.
 //
-// Threads: one thread drives all links of a group. No call blocks past its deadline; a waiting caller
-// spins briefly, then sleeps in the kernel.
+// Threads: one thread drives all links of a group. No call blocks past its deadline, and each makes
+// one attempt even if the deadline has passed; a waiting caller spins briefly, then sleeps in the
+// kernel. While one link waits, the pending sends of all links of the same group move on: peers
+// that send each other more than the transport buffers do not wait for each other in a circle.
 //
-// Errors: kDeadline (the peer is late; `rank` names it), kPeerLost (the peer closed or died), kProtocol (a
-// frame of another job, epoch or order), kIntegrity (checksum). After any error the link is dead: every later call
-// returns the same error, and nothing is retried below the epoch.
+// Errors: kDeadline (the peer is late), kPeerLost (the peer closed or died), kProtocol (the peer
+// broke the transport's own rules); `rank` names the peer. After an error the link is dead: every
+// later call returns the same error, and nothing is retried below the epoch.
 class Link {
  public:
   virtual ~Link() = default;
@@ -29,11 +42,17 @@ class Link {
   // "shm", "tcp": shown to people and written into errors.
   virtual std::string_view kind() const = 0;
 
-  // Begins sending `bytes`; they must stay unchanged until `finish_send` succeeds.
-  virtual Status start_send(std::span<const std::byte> bytes) = 0;
+  // Begins sending `head`, then `body`; both must stay unchanged until `finish_send` succeeds. One
+  // send is under way at a time.
+  virtual Status start_send(std::span<const std::byte> head, std::span<const std::byte> body) = 0;
+  // True from `start_send` until all bytes have left the caller's buffers.
+  virtual bool sending() const = 0;
   virtual Status finish_send(Deadline deadline) = 0;
-  // Receives exactly `into.size()` bytes: the peer's next message has that length or the call fails (kProtocol).
+  // Fills `into` with the next bytes of the stream.
   virtual Status receive(std::span<std::byte> into, Deadline deadline) = 0;
 };
+
+// Indexed by rank; the own entry is null.
+using Links = std::vector<std::unique_ptr<Link>>;
 
 }  // namespace sinew
