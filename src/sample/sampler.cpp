@@ -169,14 +169,24 @@ void Sampler::keep_top_p() {
   const double lightest = 0.5 * (1.0 - top_p) * total / static_cast<double>(candidates_.size());
   std::erase_if(candidates_,
                 [&](const Candidate& candidate) { return candidate.weight < lightest; });
-  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+  const auto likelier = [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-  });
+  };
   double sum = 0.0;
   std::size_t kept = 0;
-  while (kept < candidates_.size()) {
-    sum += candidates_[kept++].weight;
-    if (sum >= top_p * total) break;
+  // The likeliest few reach top_p almost always: sort in blocks that double, as far as needed.
+  for (std::size_t block = 256; kept == 0 || (kept < candidates_.size() && sum < top_p * total);
+       block *= 2) {
+    const auto first = candidates_.begin() + static_cast<std::ptrdiff_t>(kept);
+    const auto last =
+        first + static_cast<std::ptrdiff_t>(std::min(block, candidates_.size() - kept));
+    if (last != candidates_.end()) std::nth_element(first, last, candidates_.end(), likelier);
+    std::sort(first, last, likelier);
+    for (auto candidate = first; candidate != last; ++candidate) {
+      sum += candidate->weight;
+      ++kept;
+      if (sum >= top_p * total) break;
+    }
   }
   candidates_.resize(kept);
 }
