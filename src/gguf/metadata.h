@@ -27,15 +27,18 @@ struct MetaArray {
 };
 using MetaValue = std::variant<MetaScalar, MetaArray>;
 
-// The key-value part of a GGUF file. Getters convert between integer widths, check ranges, and name the
-// file and key in their errors.
+// "a string", "an array of 3 elements of type 8": for messages.
+std::string meta_kind_name(const MetaValue& value);
+
+// The key-value part of a GGUF file. Getters convert between integer widths, check ranges, and name
+// the file and key in their errors.
 class Metadata {
  public:
   Metadata() = default;
   explicit Metadata(std::string file) : file_(std::move(file)) {}
 
   const std::string& file() const { return file_; }
-  bool has(std::string_view key) const { return values_.contains(std::string(key)); }
+  bool has(std::string_view key) const { return values_.contains(key); }
   const MetaValue* find(std::string_view key) const;
   // In the order of the file.
   const std::vector<std::string>& keys() const { return order_; }

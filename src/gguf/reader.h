@@ -21,13 +21,15 @@ struct TensorInfo {
   std::string name;
   TensorType type = TensorType::kF32;
   std::array<std::uint64_t, 4> shape{1, 1, 1, 1};
-  int dimensions = 1;         // as written in the file, 1 .. 4
-  std::uint32_t part = 0;     // index of the file of a split model
-  std::uint64_t offset = 0;   // from the start of that file, bytes
+  int dimensions = 1;        // as written in the file, 1 .. 4
+  std::uint32_t part = 0;    // index of the file of a split model
+  std::uint64_t offset = 0;  // from the start of that file, bytes
   std::uint64_t bytes = 0;
 
   const TensorTypeTraits& traits() const { return *tensor_type_traits(type); }
-  std::uint64_t row_bytes() const { return shape[0] / traits().block_length * traits().block_bytes; }
+  std::uint64_t row_bytes() const {
+    return shape[0] / traits().block_length * traits().block_bytes;
+  }
   std::uint64_t rows() const { return shape[1] * shape[2] * shape[3]; }
 };
 
@@ -39,9 +41,10 @@ struct GgufPart {
 
 // The directory of a model: metadata and tensors of all its parts. Holds no tensor data.
 //
-// Parsing trusts nothing: every count, length, offset, product and alignment is checked against the bytes
-// that are there before anything is allocated for it. Errors name file, byte offset, key or tensor, and
-// the rule (kInvalidFile), or what is not supported (kUnsupported: version 1, big-endian, unknown type).
+// Parsing trusts nothing: every count, length, offset, product and alignment is checked against the
+// bytes that are there before anything is allocated for it. Errors name file, byte offset, key or
+// tensor, and the rule (kInvalidFile), or what is not supported (kUnsupported: version 1,
+// big-endian, unknown type).
 class GgufModel {
  public:
   // All parts of the model in order (one for a model that is not split). Split metadata (split.no,
@@ -64,8 +67,8 @@ class GgufModel {
   std::map<std::string, std::size_t, std::less<>> by_name_;
 };
 
-// For a path that ends in "-00001-of-00004.gguf" (any number): the paths of all parts, in order. For any other
-// path: the path alone.
+// For a path that ends in "-00001-of-00004.gguf" (any number): the paths of all parts, in order.
+// For any other path: the path alone.
 Result<std::vector<std::string>> split_paths(const std::string& path);
 
 }  // namespace sinew
