@@ -7,8 +7,8 @@
 
 namespace sinew {
 
-// Turns sampled tokens into the text that a client sees: whole UTF-8 sequences only (invalid bytes become
-// U+FFFD), control tokens left out, and nothing of a stop string or after it.
+// Turns sampled tokens into the text that a client sees: whole UTF-8 sequences only (invalid bytes
+// become U+FFFD), control tokens left out, and nothing of a stop string or after it.
 class AnswerStream {
  public:
   AnswerStream(const Tokenizer& tokenizer, std::vector<std::string> stop_strings);

@@ -17,8 +17,8 @@ namespace sinew {
 // Threads: const calls may run at the same time on several threads.
 class Tokenizer {
  public:
-  // From `tokenizer.ggml.*`. kUnsupported for a tokenizer or pre-tokenizer that is not implemented (the
-  // message lists those that are); kInvalidFile for a vocabulary that contradicts itself.
+  // From `tokenizer.ggml.*`. kUnsupported for a tokenizer or pre-tokenizer that is not implemented
+  // (the message lists those that are); kInvalidFile for a vocabulary that contradicts itself.
   static Result<Tokenizer> from_metadata(const Metadata& metadata);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -26,8 +26,9 @@ class Tokenizer {
 
   int vocabulary_size() const;
   struct EncodeOptions {
-    bool add_bos = false;        // adds BOS only if the file says that the model wants it
-    bool parse_special = false;  // control tokens in the text become tokens (templates), else plain text
+    bool add_bos = false;  // adds BOS only if the file says that the model wants it
+    bool parse_special =
+        false;  // control tokens in the text become tokens (templates), else plain text
   };
   // Any bytes, valid UTF-8 or not. kInvalidRequest if the text is longer than kTextBytesMax.
   Result<std::vector<TokenId>> encode(std::string_view text, EncodeOptions options) const;
