@@ -1,0 +1,105 @@
+// The greedy text of several ranks is that of one rank: equal and unequal shares, both kinds of
+// link.
+//
+// Ranks add their parts in another order than one rank does, which moves logits by rounding alone.
+// A token may differ only where one rank's best two logits are nearer than that: 0.02 for F16
+// weights; for weights whose kernels round activations to eight bits, 0.14 (twice what the settings
+// of llama.cpp move sinew-tiny's logits).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+
+#include "support/bundled_model.h"
+#include "support/generated_model.h"
+#include "support/greedy_match.h"
+
+namespace sinew::test {
+namespace {
+
+constexpr double kGapFloat16 = 0.02;
+constexpr double kGapQuantised = 0.14;
+
+struct Layout {
+  int ranks;
+  const char* shares;  // empty: equal, or as near as units allow
+};
+constexpr Layout kLayouts[] = {{2, ""}, {3, ""}, {4, ""}, {5, ""}, {4, "3,3,1,1"}, {2, "5,1"}};
+
+// Runs every layout; fails unless each agrees with one rank, and prints the places that are
+// excused.
+void compare_layouts(LogitsRequest request, const std::string& link, double gap_tolerance,
+                     std::optional<TokenId> end_token) {
+  const auto one = run_logits(SINEW_PROGRAM, request);
+  ASSERT_TRUE(one) << one.error().message;
+  int excused = 0;
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(testing::Message()
+                 << layout.ranks << " ranks " << layout.shares << " over " << link);
+    request.more = {"--ranks", std::to_string(layout.ranks), "--link", link};
+    if (*layout.shares != '\0')
+      request.more.insert(request.more.end(), {"--shares", layout.shares});
+    const auto several = run_logits(SINEW_PROGRAM, request);
+    ASSERT_TRUE(several) << several.error().message;
+    const GreedyMatch match = match_greedy(one->greedy, several->greedy, end_token);
+    if (!match.differs_at) continue;
+    std::printf("%d ranks %s over %s: token %zu differs, the gap of one rank is %.4f\n",
+                layout.ranks, layout.shares, link.c_str(), *match.differs_at, match.gap);
+    EXPECT_TRUE(match.excused(gap_tolerance));
+    ++excused;
+  }
+  std::printf("%d of %zu layouts excused\n", excused, std::size(kLayouts));
+  EXPECT_LE(excused, 2) << "too many near-ties to call the answers equal: choose another prompt";
+}
+
+class GreedyRanks : public testing::TestWithParam<const char*> {};
+
+TEST_P(GreedyRanks, BundledModelGivesTheSameTokens) {
+  const auto model = load_bundled_model();
+  ASSERT_TRUE(model) << model.error().message;
+  const auto longest =
+      std::find_if(model->prompts.begin(), model->prompts.end(), [](const GoldenPrompt& prompt) {
+        return prompt.llama_same_greedy && prompt.torch_greedy.size() == 48;
+      });
+  ASSERT_NE(longest, model->prompts.end());
+  LogitsRequest request;
+  request.model = model->path;
+  request.prompt = longest->tokens;
+  request.generate = 64;
+  compare_layouts(request, GetParam(), kGapQuantised, model->end_token);
+}
+
+void compare_generated(const char* kind, const char* type, const std::string& link, double gap) {
+  const TemporaryFolder folder;
+  const auto model = generate_model(SINEW_GENERATE, folder, kind, type, 1024);
+  ASSERT_TRUE(model) << model.error().message;
+  std::mt19937 random(11);
+  LogitsRequest request;
+  request.model = *model;
+  while (request.prompt.size() < 40) request.prompt.push_back(static_cast<TokenId>(random() % 256));
+  request.generate = 32;
+  compare_layouts(request, link, gap, std::nullopt);
+}
+
+TEST_P(GreedyRanks, LatentAttentionModelGivesTheSameTokens) {
+  compare_generated("tiny-ds", "f16", GetParam(), kGapFloat16);
+}
+
+TEST_P(GreedyRanks, KimiModelGivesTheSameTokens) {
+  compare_generated("tiny-kimi", "f16", GetParam(), kGapFloat16);
+}
+
+TEST_P(GreedyRanks, GroupedAttentionModelGivesTheSameTokens) {
+  compare_generated("tiny-llama3", "f16", GetParam(), kGapFloat16);
+}
+
+TEST_P(GreedyRanks, QuantisedDenseModelGivesTheSameTokens) {
+  compare_generated("tiny-llama", "q8_0", GetParam(), kGapQuantised);
+}
+
+INSTANTIATE_TEST_SUITE_P(Links, GreedyRanks, testing::Values("shm", "tcp"),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace sinew::test

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace sinew::test {
+
+// A running program whose output can be watched while it runs, with every process that it started.
+// All waits have limits; whatever is left at the end is killed, so no test leaks a rank.
+class LiveProgram {
+ public:
+  // Asserts in the test that the program could be started.
+  explicit LiveProgram(const std::vector<std::string>& arguments);
+  LiveProgram(const LiveProgram&) = delete;
+  LiveProgram& operator=(const LiveProgram&) = delete;
+  ~LiveProgram();
+
+  pid_t pid() const { return pid_; }
+  const std::string& out() const { return out_; }
+  const std::string& err() const { return err_; }
+
+  // Reads output until `done` holds: false when the limit passed or the program ended before that.
+  bool wait_until(const std::function<bool()>& done, std::chrono::milliseconds limit);
+  // 128 + signal where a signal ended it; nothing when the limit passed.
+  std::optional<int> wait_for_exit(std::chrono::milliseconds limit);
+
+  // From the lines "rank R: pid P" that --verbose prints.
+  std::map<int, pid_t> ranks() const;
+  // All processes below this one at this moment, read from /proc.
+  std::set<pid_t> descendants() const;
+  // TCP ports on which this program or one of `processes` listens.
+  std::set<int> listening_ports(const std::set<pid_t>& processes) const;
+
+ private:
+  void read_output(std::chrono::milliseconds limit);
+  bool reap();
+
+  pid_t pid_ = -1;
+  int out_pipe_ = -1;
+  int err_pipe_ = -1;
+  std::string out_;
+  std::string err_;
+  std::optional<int> status_;
+};
+
+// Not gone means running, sleeping or stopped; a zombie that nobody has collected counts as gone.
+bool is_gone(pid_t process);
+// Of `processes`, those not gone when the limit has passed.
+std::set<pid_t> left_after(const std::set<pid_t>& processes, std::chrono::milliseconds limit);
+// TCP ports of this host in state LISTEN.
+std::set<int> all_listening_ports();
+// Names in /dev/shm.
+std::set<std::string> shared_memory_names();
+
+}  // namespace sinew::test
