@@ -122,9 +122,10 @@ TEST_P(RankFault, IsNamedInTimeAndNothingIsLeft) {
 INSTANTIATE_TEST_SUITE_P(Cluster, RankFault,
                          ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Range(0, 2),
                                             ::testing::Range(0, kRanks)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) + kFaults[std::get<1>(info.param)].name +
-                                  std::to_string(std::get<2>(info.param));
+                         [](const auto& given) {
+                           return std::get<0>(given.param) +
+                                  kFaults[std::get<1>(given.param)].name +
+                                  std::to_string(std::get<2>(given.param));
                          });
 
 class ProgramFault : public ::testing::TestWithParam<std::string> {};
@@ -192,7 +193,7 @@ TEST_P(ProgramFault, ShortPauseOfARankChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cluster, ProgramFault, ::testing::Values("shm", "tcp"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& given) { return given.param; });
 
 }  // namespace
 }  // namespace sinew::test
