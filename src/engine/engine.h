@@ -11,12 +11,13 @@
 
 namespace sinew {
 
-// One request in tokens. The caller always passes the full sequence; the engine reuses what its cache holds.
+// One request in tokens. The caller always passes the full sequence; the engine reuses what its
+// cache holds.
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  std::int64_t tokens_max = 0;          // of the answer; cut to what the context allows
-  std::vector<TokenId> end_tokens;      // the answer ends before one of these; empty: --ignore-eos
+  std::int64_t tokens_max = 0;      // of the answer; cut to what the context allows
+  std::vector<TokenId> end_tokens;  // the answer ends before one of these; empty: --ignore-eos
 };
 
 enum class FinishReason : std::uint8_t { kStop, kLength, kCancelled };
@@ -30,7 +31,8 @@ struct GenerationResult {
   double decode_seconds = 0;
 };
 
-// A loaded model, wherever its ranks are. The narrow waist: server, cli and bench see nothing below it.
+// A loaded model, wherever its ranks are. The narrow waist: server, cli and bench see nothing below
+// it.
 //
 // Threads: one thread at a time calls `generate`; `health` may be called from any thread.
 class Engine {
@@ -41,8 +43,9 @@ class Engine {
   virtual int vocabulary_size() const = 0;
 
   // Blocks until the answer ends. `on_token` is called on the calling thread for every token of the
-  // answer; returning false cancels (FinishReason::kCancelled). An error (kPeerLost, kDeadline, ..) names rank and
-  // cause; the tokens delivered before it stand. kInvalidRequest if the prompt does not fit the context.
+  // answer; returning false cancels (FinishReason::kCancelled). An error (kPeerLost, kDeadline, ..)
+  // names rank and cause; the tokens delivered before it stand. kInvalidRequest if the prompt does
+  // not fit the context.
   virtual Result<GenerationResult> generate(const GenerationRequest& request,
                                             const std::function<bool(TokenId)>& on_token) = 0;
 

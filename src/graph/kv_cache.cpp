@@ -1,0 +1,41 @@
+#include "graph/kv_cache.h"
+
+#include <ggml.h>
+
+#include "base/bytes.h"
+
+namespace sinew {
+
+Result<KvCache> KvCache::allocate(const Device& device, const ModelSpec& spec, int kv_heads,
+                                  std::int64_t context, int slots) {
+  KvCache cache;
+  cache.context_ = context;
+  if (kv_heads == 0) return cache;
+  const bool latent = spec.family == Family::kDeepseek2;
+  const std::int64_t cells = context * slots;
+  const std::int64_t key_elements =
+      latent ? spec.cached_elements(kv_heads) : std::int64_t{kv_heads} * spec.key_dimensions;
+  const std::int64_t value_elements = std::int64_t{kv_heads} * spec.value_dimensions;
+  const auto layers = static_cast<std::size_t>(spec.layers);
+  cache.tensors_.reset(ggml_init({ggml_tensor_overhead() * (2 * layers + 1), nullptr, true}));
+  if (cache.tensors_ == nullptr)
+    return fail(ErrorCode::kNoMemory, "no memory for the KV cache's headers");
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    cache.keys_.push_back(
+        ggml_new_tensor_2d(cache.tensors_.get(), GGML_TYPE_F16, key_elements, cells));
+    if (!latent)
+      cache.values_.push_back(
+          ggml_new_tensor_2d(cache.tensors_.get(), GGML_TYPE_F16, value_elements, cells));
+  }
+  cache.buffer_.reset(
+      ggml_backend_alloc_ctx_tensors_from_buft(cache.tensors_.get(), device.default_buffers()));
+  if (cache.buffer_ == nullptr)
+    return fail(ErrorCode::kNoMemory,
+                "a KV cache for {} tokens does not fit the memory of {}; lower --ctx", cells,
+                device.name());
+  // Cells that were never written are masked out, but masked NaNs would still spread.
+  ggml_backend_buffer_clear(cache.buffer_.get(), 0);
+  return cache;
+}
+
+}  // namespace sinew
