@@ -99,7 +99,7 @@ TEST_P(GreedyRanks, QuantisedDenseModelGivesTheSameTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, GreedyRanks, testing::Values("shm", "tcp"),
-                         testing::PrintToStringParamName());
+                         [](const auto& given) { return std::string(given.param); });
 
 }  // namespace
 }  // namespace sinew::test
