@@ -32,8 +32,10 @@ struct GroupIdentity {
 // that send each other more than the transport buffers do not wait for each other in a circle.
 //
 // Errors: kDeadline (the peer is late), kPeerLost (the peer closed or died), kProtocol (the peer
-// broke the transport's own rules); `rank` names the peer. After an error the link is dead: every
-// later call returns the same error, and nothing is retried below the epoch.
+// broke the transport's own rules); `rank` names the peer. Either direction that failed stays so:
+// every later call for it returns the same error, and nothing is retried below the epoch. A loss
+// that `start_send` notices is reported by `finish_send`, so that what the peer said before it left
+// can still be read.
 class Link {
  public:
   virtual ~Link() = default;

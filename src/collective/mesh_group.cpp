@@ -68,11 +68,14 @@ class MeshGroup final : public Group {
   FrameHeader sealed(Operation operation, Rank subject, std::span<const std::byte> payload) const;
   Status start_send(Rank peer, const FrameHeader& header, std::span<const std::byte> payload);
   Status finish_sends(Deadline deadline);
+  // Always an error: the one that a fault frame tells of, or what is wrong with that frame.
+  Status check_fault(const FrameHeader& header, Rank source) const;
   Result<FrameHeader> receive_header(const FrameHeader& expected, Deadline deadline);
   Status receive(const FrameHeader& expected, std::span<std::byte> into, Deadline deadline);
 
   Link& link(Rank peer) { return *links_[static_cast<std::size_t>(peer)]; }
   std::span<float> scratch(Rank peer, std::size_t count);
+  Error last_words(Error error);
   Error explain(Error error, Operation operation, std::chrono::nanoseconds waited) const;
   void tell_peers(const Error& error);
 
@@ -124,9 +127,21 @@ Status MeshGroup::run(Operation operation, const Body& body) {
   totals_.operations += 1;
   totals_.time += spent;
   if (status) return {};
-  fault_ = explain(std::move(status).error(), operation, spent);
+  fault_ = explain(last_words(std::move(status).error()), operation, spent);
   tell_peers(*fault_);
   return fail(*fault_);
+}
+
+// A peer that left may have said why just before: then another rank is to blame.
+Error MeshGroup::last_words(Error error) {
+  if (error.code != ErrorCode::kPeerLost || !error.rank || *error.rank == rank()) return error;
+  FrameBytes bytes;
+  // Has passed: one attempt, no wait.
+  if (!link(*error.rank).receive(bytes, Deadline{})) return error;
+  const auto header = decode_frame(bytes);
+  if (!header || header->operation != Operation::kFault) return error;
+  const Status told = check_fault(*header, *error.rank);
+  return told.error();
 }
 
 Error MeshGroup::explain(Error error, Operation operation, std::chrono::nanoseconds waited) const {
@@ -198,6 +213,23 @@ Status MeshGroup::finish_sends(Deadline deadline) {
   return for_each_peer([&](Rank peer) { return link(peer).finish_send(deadline); });
 }
 
+Status MeshGroup::check_fault(const FrameHeader& header, Rank source) const {
+  FrameHeader expected = frame(Operation::kFault, source, header.subject, 0);
+  expected.sequence = header.sequence;
+  expected.step = header.step;
+  SINEW_TRY(check_frame(header, expected));
+  if (header.subject >= size()) {
+    return fail(Error{ErrorCode::kProtocol,
+                      fmt::format("rank {} blames rank {} in a group of {}", source,
+                                  header.subject, size()),
+                      source});
+  }
+  return fail(Error{ErrorCode::kPeerLost,
+                    fmt::format("rank {} gave up operation #{} of step {} because of rank {}",
+                                source, header.sequence, header.step, header.subject),
+                    header.subject});
+}
+
 Result<FrameHeader> MeshGroup::receive_header(const FrameHeader& expected, Deadline deadline) {
   FrameBytes bytes;
   SINEW_TRY(link(expected.source).receive(bytes, deadline));
@@ -207,20 +239,7 @@ Result<FrameHeader> MeshGroup::receive_header(const FrameHeader& expected, Deadl
     error.rank = expected.source;
     return fail(std::move(error));
   }
-  if (header->operation == Operation::kFault) {
-    FrameHeader fault = expected;
-    fault.operation = Operation::kFault;
-    fault.sequence = header->sequence;
-    fault.step = header->step;
-    fault.subject = header->subject;
-    fault.length = 0;
-    fault.checksummed = false;
-    SINEW_TRY(check_frame(*header, fault));
-    return fail(Error{ErrorCode::kPeerLost,
-                      fmt::format("rank {} gave up operation #{} of step {} because of rank {}",
-                                  header->source, header->sequence, header->step, header->subject),
-                      header->subject});
-  }
+  if (header->operation == Operation::kFault) SINEW_TRY(check_fault(*header, expected.source));
   SINEW_TRY(check_frame(*header, expected));
   return header;
 }

@@ -80,8 +80,9 @@ class ShmLink final : public Link {
   std::size_t write_part(std::span<const std::byte>& left, std::size_t room);
   void copy_in(std::uint64_t at, std::span<const std::byte> bytes);
   void copy_out(std::uint64_t at, std::span<std::byte> bytes) const;
-  Progress die(ErrorCode code, std::string message);
-  Status status() const { return dead_ ? Status(fail(*dead_)) : Status(); }
+  Progress stop_sending(Error error);
+  Progress stop_receiving(Error error);
+  Error closed_error() const;
 
   // Shared by the links of a rank, which are destroyed one by one.
   std::shared_ptr<Hub> hub_;
@@ -95,7 +96,8 @@ class ShmLink final : public Link {
   std::uint64_t in_head_released_ = 0;
   std::span<const std::byte> head_left_;
   std::span<const std::byte> body_left_;
-  std::optional<Error> dead_;
+  std::optional<Error> send_error_;
+  std::optional<Error> receive_error_;
 };
 
 template <typename Attempt>
@@ -136,11 +138,20 @@ Status Hub::wait(const ShmLink& link, Deadline deadline, const Attempt& attempt)
                     link.peer()});
 }
 
-Progress ShmLink::die(ErrorCode code, std::string message) {
-  dead_ = Error{code, std::move(message), peer_};
+Progress ShmLink::stop_sending(Error error) {
+  send_error_ = std::move(error);
   head_left_ = {};
   body_left_ = {};
   return Progress::kDone;
+}
+
+Progress ShmLink::stop_receiving(Error error) {
+  receive_error_ = std::move(error);
+  return Progress::kDone;
+}
+
+Error ShmLink::closed_error() const {
+  return Error{ErrorCode::kPeerLost, fmt::format("rank {} closed its shm link", peer_), peer_};
 }
 
 void ShmLink::copy_in(std::uint64_t at, std::span<const std::byte> bytes) {
@@ -174,9 +185,11 @@ Progress ShmLink::pump_send() {
     if (room < std::min(kPublishBytes, head_left_.size() + body_left_.size())) {
       const std::uint64_t head = out_.head.load();
       if (head < out_head_seen_ || head > out_tail_) {
-        return die(ErrorCode::kProtocol,
-                   fmt::format("rank {} says it has read {} bytes of the {} sent over shm", peer_,
-                               head, out_tail_));
+        return stop_sending(
+            Error{ErrorCode::kProtocol,
+                  fmt::format("rank {} says it has read {} bytes of the {} sent over shm", peer_,
+                              head, out_tail_),
+                  peer_});
       }
       out_head_seen_ = head;
       room = shm::kRingBytes - (out_tail_ - head);
@@ -184,7 +197,7 @@ Progress ShmLink::pump_send() {
     if (room == 0) {
       // The peer's own ring to this rank tells whether it is still there to make room.
       if (in_.closed.load() != 0) {
-        return die(ErrorCode::kPeerLost, fmt::format("rank {} closed its shm link", peer_));
+        return stop_sending(closed_error());
       }
       break;
     }
@@ -211,14 +224,16 @@ Progress ShmLink::read_some(std::span<std::byte>& left) {
   const bool closed = in_.closed.load() != 0;
   const std::uint64_t tail = in_.tail.load();
   if (tail < in_head_ || tail - in_head_ > shm::kRingBytes) {
-    return die(ErrorCode::kProtocol,
-               fmt::format("rank {} says it has sent {} bytes over shm, {} of them are read", peer_,
-                           tail, in_head_));
+    return stop_receiving(
+        Error{ErrorCode::kProtocol,
+              fmt::format("rank {} says it has sent {} bytes over shm, {} of them are read", peer_,
+                          tail, in_head_),
+              peer_});
   }
   const std::size_t count = std::min<std::size_t>(left.size(), tail - in_head_);
   if (count == 0) {
     if (!closed) return Progress::kNone;
-    return die(ErrorCode::kPeerLost, fmt::format("rank {} closed its shm link", peer_));
+    return stop_receiving(closed_error());
   }
   copy_out(in_head_, left.first(count));
   in_head_ += count;
@@ -228,33 +243,31 @@ Progress ShmLink::read_some(std::span<std::byte>& left) {
 }
 
 Status ShmLink::start_send(std::span<const std::byte> head, std::span<const std::byte> body) {
-  if (dead_) return fail(*dead_);
+  if (send_error_) return fail(*send_error_);
   SINEW_ASSERT(!sending());
   head_left_ = head;
   body_left_ = body;
   pump_send();
-  return status();
+  return {};
 }
 
 Status ShmLink::finish_send(Deadline deadline) {
-  if (dead_) return fail(*dead_);
-  if (!sending()) return {};
-  const Status waited = hub_->wait(*this, deadline, [this] {
-    const Progress progress = pump_send();
-    return sending() ? progress : Progress::kDone;
-  });
-  if (!dead_ && !waited) die(waited.error().code, waited.error().message);
-  return status();
+  if (!send_error_ && sending()) {
+    const Status waited = hub_->wait(*this, deadline, [this] {
+      const Progress progress = pump_send();
+      return sending() ? progress : Progress::kDone;
+    });
+    if (!waited) stop_sending(waited.error());
+  }
+  return send_error_ ? Status(fail(*send_error_)) : Status();
 }
 
 Status ShmLink::receive(std::span<std::byte> into, Deadline deadline) {
-  if (dead_) return fail(*dead_);
+  if (receive_error_) return fail(*receive_error_);
   std::span<std::byte> left = into;
-  if (read_some(left) == Progress::kDone) return status();
-  const Status waited = hub_->wait(
-      *this, deadline, [this, &left] { return dead_ ? Progress::kDone : read_some(left); });
-  if (!dead_ && !waited) die(waited.error().code, waited.error().message);
-  return status();
+  const Status waited = hub_->wait(*this, deadline, [this, &left] { return read_some(left); });
+  if (!waited) stop_receiving(waited.error());
+  return receive_error_ ? Status(fail(*receive_error_)) : Status();
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "collective/mesh_group.h"
+#include "transport/shm_link.h"
+#include "transport/tcp_link.h"
+
+namespace sinew::testing {
+
+using std::chrono::milliseconds;
+
+inline Deadline in(milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+inline GroupIdentity identity_of(Rank rank, int size) {
+  return {JobId{{0x1234, 0x5678}}, 7, rank, size};
+}
+
+enum class Transport { kShm, kTcp };
+
+// One group over a real transport whose ranks are threads of this process, or its forked children.
+class Mesh {
+ public:
+  Mesh(Transport transport, int size) : transport_(transport), size_(size) {
+    if (transport == Transport::kShm) {
+      auto segment = ShmSegment::create(size);
+      EXPECT_TRUE(segment) << segment.error().message;
+      segment_.push_back(std::move(*segment));
+      return;
+    }
+    for (Rank rank = 0; rank < size; ++rank) {
+      auto listener = TcpListener::bind("127.0.0.1", 0);
+      EXPECT_TRUE(listener) << listener.error().message;
+      endpoints_.push_back({"127.0.0.1", listener->port()});
+      listeners_.push_back(std::move(*listener));
+    }
+  }
+
+  int size() const { return size_; }
+
+  Result<Links> links(Rank rank) {
+    const GroupIdentity identity = identity_of(rank, size_);
+    if (transport_ == Transport::kShm) return make_shm_links(segment_.front(), identity);
+    return connect_tcp_links(identity, listeners_[static_cast<std::size_t>(rank)], endpoints_,
+                             in(milliseconds{10000}));
+  }
+
+  std::unique_ptr<Group> group(Rank rank, const GroupOptions& options = {}) {
+    auto made = links(rank);
+    if (!made) {
+      ADD_FAILURE() << made.error().message;
+      std::abort();
+    }
+    return make_group(identity_of(rank, size_), std::move(*made), options);
+  }
+
+  // Runs `body(group)` as every rank at once, one thread each.
+  void run(const std::function<void(Group&)>& body, const GroupOptions& options = {}) {
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < size_; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto own = group(rank, options);
+        body(*own);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  Transport transport_;
+  int size_;
+  std::vector<ShmSegment> segment_;  // one, or none
+  std::vector<TcpListener> listeners_;
+  std::vector<Endpoint> endpoints_;
+};
+
+}  // namespace sinew::testing
