@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: tests/netns/run.sh PROGRAM
-# Four ranks over TCP inside a network namespace of their own, whose loopback is slow and loses packets, and
-# then loses all of them. Needs root. Status 77 and a reason on the last line where the system does not allow it.
+# Four ranks over TCP inside a network namespace of their own, whose loopback is slow and loses packets (where
+# the kernel can do that), and then loses all of them. Needs root. Status 77 and a reason on the last line where the system does not allow it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 readonly program=$PWD/${1:?usage: tests/netns/run.sh PROGRAM}
@@ -23,8 +23,11 @@ fail() { echo "FAILED: $*"; cat "$folder"/*.err 2>/dev/null | tail -n 20; exit 1
 [ -x "$program" ] || fail "$program is not built"
 reason=$(ip netns add "$space" 2>&1) || skip "no network namespace may be made here: $reason"
 ip -n "$space" link set lo up
-reason=$(tc -n "$space" qdisc add dev lo root netem delay 1ms 200us loss 0.5% 2>&1) ||
-  skip "the kernel cannot delay packets (netem): $reason"
+network="1 ms delay and 0.5 % loss"
+if ! reason=$(tc -n "$space" qdisc add dev lo root netem delay 1ms 200us loss 0.5% 2>&1); then
+  network="neither delay nor loss"
+  echo "SKIP: slow network: the kernel has no netem ($reason)"
+fi
 
 answer=(run "$model" "Tell me a story about a fox." --ranks 4 --temp 0 -n 40)
 
@@ -34,7 +37,7 @@ timeout 120 ip netns exec "$space" "$program" "${answer[@]}" --link tcp >"$folde
   fail "slow network: status $?"
 [ -s "$folder/shm.out" ] || fail "no answer"
 cmp "$folder/shm.out" "$folder/slow.out" || fail "another answer over the slow network"
-echo "ok: the same answer with 1 ms delay and 0.5 % loss"
+echo "ok: the same answer over TCP with $network"
 
 # A network that swallows everything, without a sign: the deadline has to end it.
 ip netns exec "$space" "$program" run "$model" "Tell me a story." --ranks 4 --link tcp --ignore-eos -n 100000 --temp 1 \
@@ -42,7 +45,7 @@ ip netns exec "$space" "$program" run "$model" "Tell me a story." --ranks 4 --li
 running=$!
 for _ in $(seq 100); do [ "$(wc -c <"$folder/black.out")" -lt 16 ] || break; sleep 0.2; done
 [ -s "$folder/black.out" ] || fail "no word of the answer within 20 s"
-tc -n "$space" qdisc change dev lo root netem loss 100%
+ip -n "$space" link set lo down
 for _ in $(seq 240); do kill -0 "$running" 2>/dev/null || break; sleep 0.25; done
 ! kill -0 "$running" 2>/dev/null || fail "still waiting 60 s after the network went"
 status=0
