@@ -22,10 +22,13 @@ class AnswerStream {
   std::string finish();
 
  private:
+  Piece take();
+
   const Tokenizer& tokenizer_;  // outlives this object: owned by the model that is served
   std::vector<std::string> stop_strings_;
   std::string bytes_;  // an incomplete UTF-8 sequence
   std::string held_;   // text that may be the start of a stop string
+  bool stopped_ = false;
 };
 
 }  // namespace sinew
