@@ -8,12 +8,16 @@
 //       the command line of `sinew logits`: raw float32 logits, and lines "id gap"
 //   sinew-oracle bench MODEL [-p 64] [-n 32] [--threads T] [--repeat R]
 //       a line of JSON with the medians, after one run that is not counted
+//                       [--rpc PLUGIN --servers HOST:PORT,HOST:PORT.. --split layer|tensor]
+//   sinew-oracle serve ADDRESS:PORT --rpc PLUGIN [--threads T]
+//       a server of llama.cpp's RPC on this processor, until it is killed
 //
-// Both of the latter take --cpu NAME (load libggml-cpu-NAME.so, not the best one for this
+// logits, bench and serve take --cpu NAME (load libggml-cpu-NAME.so, not the best one for this
 // processor) and
 // --repack (weights in the layouts of the processor's own kernels). Repacking is off unless asked
 // for: the AMX layout of this release aborts on quantised weights of multi-head latent attention.
 #include <ggml-backend.h>
+#include <ggml-rpc.h>
 #include <llama.h>
 
 #include <algorithm>
@@ -28,6 +32,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -74,9 +79,41 @@ class Arguments {
   std::map<std::string, std::string> values_;
 };
 
+// The plugin is the target sinew_oracle_rpc: the prebuilt library has none.
+ggml_backend_reg_t load_rpc(const Arguments& arguments) {
+  const ggml_backend_reg_t rpc = ggml_backend_load(arguments.text("--rpc").c_str());
+  if (rpc == nullptr) throw std::runtime_error("the RPC plugin cannot be loaded");
+  return rpc;
+}
+
+void add_servers(const Arguments& arguments) {
+  const auto add_server = reinterpret_cast<decltype(&ggml_backend_rpc_add_server)>(
+      ggml_backend_reg_get_proc_address(load_rpc(arguments), "ggml_backend_rpc_add_server"));
+  std::istringstream servers(arguments.text("--servers"));
+  for (std::string endpoint; std::getline(servers, endpoint, ',');) {
+    const ggml_backend_reg_t server = add_server(endpoint.c_str());
+    if (server == nullptr) throw std::runtime_error("no RPC server at " + endpoint);
+    ggml_backend_register(server);
+  }
+}
+
+void serve(const char* endpoint, const Arguments& arguments) {
+  const auto start_server = reinterpret_cast<decltype(&ggml_backend_rpc_start_server)>(
+      ggml_backend_reg_get_proc_address(load_rpc(arguments), "ggml_backend_rpc_start_server"));
+  ggml_backend_dev_t processor = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+  start_server(endpoint, nullptr, static_cast<std::size_t>(arguments.number("--threads", 1)), 1,
+               &processor);
+  throw std::runtime_error("the RPC server has ended");
+}
+
 Model load(const char* path, const Arguments& arguments, bool vocab_only) {
   llama_model_params params = llama_model_default_params();
   params.use_extra_bufts = arguments.has("--repack");
+  if (arguments.has("--servers")) {
+    params.n_gpu_layers = 999;  // all on the servers
+    params.split_mode =
+        arguments.text("--split") == "tensor" ? LLAMA_SPLIT_MODE_TENSOR : LLAMA_SPLIT_MODE_LAYER;
+  }
   params.progress_callback = [](float, void*) { return true; };  // no dots on standard error
   params.vocab_only = vocab_only;
   Model model(llama_model_load_from_file(path, params));
@@ -253,7 +290,7 @@ void bench(const char* path, const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fputs("usage: sinew-oracle tokenize|logits|bench MODEL [flags]\n", stderr);
+    std::fputs("usage: sinew-oracle tokenize|logits|bench|serve MODEL|ENDPOINT [flags]\n", stderr);
     return 2;
   }
   ::setenv("GGML_NO_BACKTRACE", "1", 0);  // an assertion of ggml would start a debugger
@@ -271,12 +308,15 @@ int main(int argc, char** argv) {
       ggml_backend_load_all_from_path(SINEW_ORACLE_FOLDER);
     if (ggml_backend_reg_count() == 0) throw std::runtime_error("no CPU backend could be loaded");
     const std::string_view command = argv[1];
+    if (arguments.has("--servers")) add_servers(arguments);
     if (command == "tokenize")
       tokenize(argv[2], arguments);
     else if (command == "logits")
       logits(argv[2], arguments);
     else if (command == "bench")
       bench(argv[2], arguments);
+    else if (command == "serve")
+      serve(argv[2], arguments);
     else
       throw std::runtime_error("unknown command");
   } catch (const std::exception& error) {
