@@ -3,6 +3,7 @@
 // One line a size: "ranks bytes median_us p99_us gb_per_s". Time is that of rank 0; every repeat
 // follows the last at once, as the segments of a decode step do. Bandwidth is the vector's bytes
 // over the median.
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +70,25 @@ Result<Setup> set_up(std::string_view transport, int ranks) {
   return setup;
 }
 
+// As mpirun does where every rank has a core: two ranks that share one measure the scheduler.
+void keep_to_core([[maybe_unused]] const GroupIdentity& identity) {
+#ifdef __linux__
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return;
+  if (CPU_COUNT(&usable) < identity.size) return;
+  int core = -1;
+  for (int left = identity.rank; left >= 0; --left) {
+    do {
+      ++core;
+    } while (!CPU_ISSET(core, &usable));
+  }
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(core, &own);
+  if (sched_setaffinity(0, sizeof(own), &own) != 0) std::fprintf(stderr, "cannot keep to a core\n");
+#endif
+}
+
 Status run_rank(Setup& setup, const GroupIdentity& identity, const GroupOptions& options) {
   const Deadline deadline = steady_clock::now() + std::chrono::seconds{10};
   SINEW_ASSIGN(Links links,
@@ -77,6 +97,7 @@ Status run_rank(Setup& setup, const GroupIdentity& identity, const GroupOptions&
                                        setup.endpoints, deadline)
                    : make_shm_links(setup.segment.front(), identity));
   const auto group = make_group(identity, std::move(links), options);
+  keep_to_core(identity);
   return measure(*group);
 }
 

@@ -1,5 +1,10 @@
 #include "collective/frame.h"
 
+// Where the library can choose its vector instructions at run time, this header redirects the XXH3
+// functions to those that do.
+#ifdef SINEW_XXHASH_DISPATCHES
+#include <xxh_x86dispatch.h>
+#endif
 #include <xxhash.h>
 
 #include "base/assert.h"

@@ -15,7 +15,7 @@ struct GroupOptions {
   // All-reduces up to this many bytes are one-shot: every rank sends its vector to every other, one
   // hop. Longer ones reduce-scatter and gather: two hops, but each byte travels 2 (p-1)/p times,
   // not p-1 times. Same on all ranks.
-  std::size_t threshold_bytes = 64u << 10;
+  std::size_t threshold_bytes = 32u << 10;
   // Checksums for payloads above kAlwaysChecksumBytes too. Same on all ranks.
   bool checksum_all = false;
   // The clock of deadlines and totals.

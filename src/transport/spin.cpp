@@ -7,9 +7,11 @@
 namespace sinew {
 namespace {
 
-constexpr std::chrono::microseconds kSpinLength{50};
-// With too few cores: a few turns of yielding, in case the awaited rank is ready to run.
-constexpr std::chrono::microseconds kYieldLength{20};
+// Where every rank has a core, the first turns keep it: a peer that is about to answer is met at once.
+constexpr std::chrono::microseconds kPauseLength{5};
+// The later turns offer the core to others. On an idle core that costs a microsecond; on a busy one the
+// awaited rank may be the one that waits for this very core.
+constexpr std::chrono::microseconds kSpinLength{60};
 
 int usable_cores() {
 #ifdef __linux__
@@ -34,8 +36,8 @@ Spin::Spin(int ranks) : cores_suffice_(ranks <= usable_cores()) {}
 
 bool Spin::turn(std::chrono::steady_clock::time_point now) {
   if (started_ == std::chrono::steady_clock::time_point{}) started_ = now;
-  if (now - started_ >= (cores_suffice_ ? kSpinLength : kYieldLength)) return false;
-  if (cores_suffice_) {
+  if (now - started_ >= kSpinLength) return false;
+  if (cores_suffice_ && now - started_ < kPauseLength) {
     pause_core();
   } else {
     sched_yield();
