@@ -22,5 +22,9 @@ static_assert(kControlBytesMax > kContextMax * sizeof(std::int32_t) / 2,
 inline constexpr std::chrono::milliseconds kHeartbeatInterval{200};
 inline constexpr std::chrono::milliseconds kSilenceSuspect{1500};
 inline constexpr std::chrono::milliseconds kSilenceMax{20000};
+// A request in which no rank finishes a step for this long is given up: a rank computes for ever.
+inline constexpr std::chrono::seconds kProgressMax{600};
+// Longest wait for a rank that makes no progress while it starts and loads.
+inline constexpr std::chrono::seconds kLoadSilenceMax{120};
 
 }  // namespace sinew

@@ -1,0 +1,196 @@
+#include "engine/control_message.h"
+
+#include "base/wire.h"
+
+namespace sinew {
+namespace {
+
+void put(WireWriter& w, const ConfigureMessage& m) {
+  w.put(m.model_path)
+      .put(m.job.words[0])
+      .put(m.job.words[1])
+      .put(m.epoch)
+      .put_array(std::span<const double>(m.shares))
+      .put(m.rank);
+  w.put(m.link)
+      .put(m.device)
+      .put(m.threads)
+      .put(m.context)
+      .put(m.slots)
+      .put(m.chunk_tokens)
+      .put(m.timeout_ms);
+}
+void get(WireReader& r, ConfigureMessage& m) {
+  m.model_path = r.get_string();
+  m.job.words[0] = r.get<std::uint64_t>();
+  m.job.words[1] = r.get<std::uint64_t>();
+  m.epoch = r.get<Epoch>();
+  m.shares = r.get_array<double>();
+  m.rank = r.get<Rank>();
+  m.link = r.get<LinkKind>();
+  m.device = r.get_string();
+  m.threads = r.get<int>();
+  m.context = r.get<std::int64_t>();
+  m.slots = r.get<int>();
+  m.chunk_tokens = r.get<int>();
+  m.timeout_ms = r.get<std::uint32_t>();
+}
+
+void put(WireWriter& w, const PeersMessage& m) {
+  w.put_array(std::span<const std::uint16_t>(m.ports));
+}
+void get(WireReader& r, PeersMessage& m) {
+  m.ports = r.get_array<std::uint16_t>();
+}
+
+void put(WireWriter& w, const SamplingParams& p) {
+  w.put(p.temperature)
+      .put(p.top_k)
+      .put(p.top_p)
+      .put(p.min_p)
+      .put(p.repeat_penalty)
+      .put(p.presence_penalty);
+  w.put(p.frequency_penalty).put(p.penalty_window).put(p.seed);
+}
+void get(WireReader& r, SamplingParams& p) {
+  p.temperature = r.get<float>();
+  p.top_k = r.get<int>();
+  p.top_p = r.get<float>();
+  p.min_p = r.get<float>();
+  p.repeat_penalty = r.get<float>();
+  p.presence_penalty = r.get<float>();
+  p.frequency_penalty = r.get<float>();
+  p.penalty_window = r.get<int>();
+  p.seed = r.get<std::uint64_t>();
+}
+
+void put(WireWriter& w, const BeginMessage& m) {
+  w.put(m.kind).put_array(std::span<const TokenId>(m.request.prompt));
+  put(w, m.request.sampling);
+  w.put(m.request.tokens_max).put_array(std::span<const TokenId>(m.request.end_tokens));
+}
+void get(WireReader& r, BeginMessage& m) {
+  m.kind = r.get<BeginMessage::Kind>();
+  m.request.prompt = r.get_array<TokenId>();
+  get(r, m.request.sampling);
+  m.request.tokens_max = r.get<std::int64_t>();
+  m.request.end_tokens = r.get_array<TokenId>();
+}
+
+void put(WireWriter&, const CancelMessage&) {}
+void get(WireReader&, CancelMessage&) {}
+
+void put(WireWriter& w, const ListeningMessage& m) {
+  w.put(m.port);
+}
+void get(WireReader& r, ListeningMessage& m) {
+  m.port = r.get<std::uint16_t>();
+}
+
+void put(WireWriter& w, const LoadingMessage& m) {
+  w.put(m.bytes_done).put(m.bytes_total);
+}
+void get(WireReader& r, LoadingMessage& m) {
+  m.bytes_done = r.get<std::uint64_t>();
+  m.bytes_total = r.get<std::uint64_t>();
+}
+
+void put(WireWriter& w, const ReadyMessage& m) {
+  w.put(m.weight_bytes).put(m.cache_bytes).put(m.device).put(m.load_seconds);
+}
+void get(WireReader& r, ReadyMessage& m) {
+  m.weight_bytes = r.get<std::uint64_t>();
+  m.cache_bytes = r.get<std::uint64_t>();
+  m.device = r.get_string();
+  m.load_seconds = r.get<double>();
+}
+
+void put(WireWriter& w, const HeartbeatMessage& m) {
+  w.put(m.activity).put(m.steps);
+}
+void get(WireReader& r, HeartbeatMessage& m) {
+  m.activity = r.get_string();
+  m.steps = r.get<std::uint64_t>();
+}
+
+void put(WireWriter& w, const TokenMessage& m) {
+  w.put(m.token);
+}
+void get(WireReader& r, TokenMessage& m) {
+  m.token = r.get<TokenId>();
+}
+
+void put(WireWriter& w, const LogitsMessage& m) {
+  w.put_array(std::span<const float>(m.values));
+}
+void get(WireReader& r, LogitsMessage& m) {
+  m.values = r.get_array<float>();
+}
+
+void put(WireWriter& w, const DoneMessage& m) {
+  w.put(m.result.reason)
+      .put(m.result.prompt_tokens)
+      .put(m.result.cached_tokens)
+      .put(m.result.answer_tokens);
+  w.put(m.result.prefill_seconds).put(m.result.decode_seconds);
+  w.put(m.compute_seconds)
+      .put(m.collective_seconds)
+      .put(m.collectives)
+      .put(m.bytes_sent)
+      .put(m.peak_resident);
+}
+void get(WireReader& r, DoneMessage& m) {
+  m.result.reason = r.get<FinishReason>();
+  m.result.prompt_tokens = r.get<std::int64_t>();
+  m.result.cached_tokens = r.get<std::int64_t>();
+  m.result.answer_tokens = r.get<std::int64_t>();
+  m.result.prefill_seconds = r.get<double>();
+  m.result.decode_seconds = r.get<double>();
+  m.compute_seconds = r.get<double>();
+  m.collective_seconds = r.get<double>();
+  m.collectives = r.get<std::uint64_t>();
+  m.bytes_sent = r.get<std::uint64_t>();
+  m.peak_resident = r.get<std::uint64_t>();
+}
+
+void put(WireWriter& w, const FailedMessage& m) {
+  w.put(m.error.code).put(m.error.message).put(m.error.rank.value_or(-1));
+}
+void get(WireReader& r, FailedMessage& m) {
+  m.error.code = r.get<ErrorCode>();
+  m.error.message = r.get_string();
+  const int rank = r.get<int>();
+  if (rank >= 0) m.error.rank = rank;
+}
+
+// Tries the alternatives of the variant by index.
+template <std::size_t Index = 0>
+bool get_alternative(std::size_t index, WireReader& reader, ControlMessage& message) {
+  if constexpr (Index < std::variant_size_v<ControlMessage>) {
+    if (index != Index) return get_alternative<Index + 1>(index, reader, message);
+    get(reader, message.emplace<Index>());
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_control(const ControlMessage& message) {
+  WireWriter writer;
+  writer.put(static_cast<std::uint8_t>(message.index()));
+  std::visit([&](const auto& alternative) { put(writer, alternative); }, message);
+  return {writer.bytes().begin(), writer.bytes().end()};
+}
+
+Result<ControlMessage> decode_control(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  const std::size_t index = reader.get<std::uint8_t>();
+  ControlMessage message;
+  if (!get_alternative(index, reader, message))
+    return fail(ErrorCode::kProtocol, "control message of unknown kind {}", index);
+  SINEW_TRY(reader.status("control"));
+  return message;
+}
+
+}  // namespace sinew

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/limits.h"
+#include "base/result.h"
+#include "engine/engine.h"
+
+namespace sinew {
+
+enum class LinkKind : std::uint8_t { kShm, kTcp };
+
+// Supervisor -> rank: who you are and what you hold.
+struct ConfigureMessage {
+  std::string model_path;
+  JobId job;
+  Epoch epoch = 1;
+  std::vector<double> shares;
+  Rank rank = 0;
+  LinkKind link = LinkKind::kShm;
+  std::string device;
+  int threads = 1;
+  std::int64_t context = 0;
+  int slots = 1;
+  int chunk_tokens = 512;
+  std::uint32_t timeout_ms = 30000;  // of a collective
+};
+// Supervisor -> rank: TCP ports of all ranks on the loopback address (LinkKind::kTcp only).
+struct PeersMessage {
+  std::vector<std::uint16_t> ports;
+};
+// Supervisor -> rank: a request begins. Rank 0 gets its contents; the others follow rank 0's steps.
+struct BeginMessage {
+  enum class Kind : std::uint8_t { kGenerate, kEvaluateLast, kEvaluateAll } kind = Kind::kGenerate;
+  GenerationRequest request;  // empty except on rank 0
+};
+// Supervisor -> rank 0: stop the current request between two steps.
+struct CancelMessage {};
+
+// Rank -> supervisor.
+struct ListeningMessage {
+  std::uint16_t port = 0;
+};
+struct LoadingMessage {
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;
+};
+struct ReadyMessage {
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t cache_bytes = 0;
+  std::string device;
+  double load_seconds = 0;
+};
+// Sent every kHeartbeatInterval by a thread of its own.
+struct HeartbeatMessage {
+  std::string activity;     // "idle", "step 12 of a request", ..: written into errors
+  std::uint64_t steps = 0;  // grows while there is progress
+};
+struct TokenMessage {
+  TokenId token = 0;
+};
+struct LogitsMessage {
+  std::vector<float> values;
+};
+// The request is over; from every rank. `result` counts on rank 0 alone.
+struct DoneMessage {
+  GenerationResult result;
+  double compute_seconds = 0;
+  double collective_seconds = 0;
+  std::uint64_t collectives = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t peak_resident = 0;
+};
+// The rank ends.
+struct FailedMessage {
+  Error error;
+};
+
+using ControlMessage =
+    std::variant<ConfigureMessage, PeersMessage, BeginMessage, CancelMessage, ListeningMessage,
+                 LoadingMessage, ReadyMessage, HeartbeatMessage, TokenMessage, LogitsMessage,
+                 DoneMessage, FailedMessage>;
+
+// Without the length that goes in front on the socket.
+std::vector<std::byte> encode_control(const ControlMessage& message);
+Result<ControlMessage> decode_control(std::span<const std::byte> bytes);
+
+}  // namespace sinew

@@ -1,0 +1,121 @@
+#include "engine/local_engine.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "host/model_file.h"
+
+namespace sinew {
+namespace {
+
+// Memory of a rank besides weights and cache: program, graphs and activations; measured 60 to 250
+// MiB.
+constexpr std::uint64_t kRankOverheadBytes = 128u << 20;
+
+// All local ranks share this machine's memory.
+Status check_memory(const ModelSpec& spec, const std::vector<BoundTensor>& bound, const Plan& plan,
+                    std::int64_t cells) {
+  std::uint64_t weights = 0;
+  std::uint64_t caches = 0;
+  for (Rank rank = 0; rank < plan.ranks; ++rank) {
+    const RankMemory memory = rank_memory(spec, bound, plan, rank, cells);
+    weights += memory.weight_bytes;
+    caches += memory.cache_bytes;
+  }
+  const std::uint64_t overhead = kRankOverheadBytes * static_cast<std::uint64_t>(plan.ranks);
+  const std::uint64_t available = available_memory();
+  const std::uint64_t needed = weights + caches + overhead;
+  if (available == 0 || needed <= available) return {};
+  return fail(
+      ErrorCode::kNoMemory,
+      "not enough memory: {} of weights + {} of KV cache for {} tokens + {} for {} ranks = {}, and "
+      "{} are available; {}",
+      format_bytes(weights), format_bytes(caches), cells, format_bytes(overhead), plan.ranks,
+      format_bytes(needed), format_bytes(available),
+      weights + overhead < available ? "lower --ctx" : "use a smaller model or quantisation");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalEngine>> LocalEngine::load(
+    LaunchOptions options, const std::function<void(const std::vector<RankStatus>&)>& progress) {
+  std::unique_ptr<LocalEngine> engine(new LocalEngine);
+  {
+    SINEW_ASSIGN(const ModelFile file, ModelFile::open(options.model_path));
+    SINEW_ASSIGN(engine->spec_, read_spec(file.directory));
+    SINEW_ASSIGN(const std::vector<BoundTensor> bound, bind_tensors(engine->spec_, file.directory));
+    SINEW_ASSIGN(engine->plan_, make_plan(engine->spec_, bound, options.shares));
+    if (options.context == 0)
+      options.context = std::min(engine->spec_.context_trained, kContextDefault);
+    if (options.context > kContextMax)
+      return fail(ErrorCode::kUsage, "--ctx {} is larger than {}", options.context, kContextMax);
+    if (options.context > engine->spec_.context_trained)
+      spdlog::warn(
+          "--ctx {} is larger than the {} tokens that {} was trained for; text beyond may be "
+          "nonsense",
+          options.context, engine->spec_.context_trained, engine->spec_.name);
+    SINEW_TRY(check_memory(engine->spec_, bound, engine->plan_, options.context * options.slots));
+  }
+  engine->options_ = options;
+  SINEW_ASSIGN(engine->supervisor_, Supervisor::launch(options, progress));
+  return engine;
+}
+
+Status LocalEngine::check_prompt(std::size_t tokens) const {
+  if (tokens == 0) return fail(ErrorCode::kInvalidRequest, "the prompt is empty");
+  if (tokens >= static_cast<std::size_t>(options_.context))
+    return fail(ErrorCode::kInvalidRequest,
+                "the prompt has {} tokens; the context of {} must hold it and at least one token "
+                "of the answer (raise --ctx)",
+                tokens, options_.context);
+  return {};
+}
+
+Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
+                                               const std::function<bool(TokenId)>& on_token) {
+  SINEW_TRY(check_prompt(request.prompt.size()));
+  SINEW_TRY(check_sampling(request.sampling));
+  for (const TokenId token : request.prompt)
+    if (token < 0 || token >= spec_.vocabulary)
+      return fail(ErrorCode::kInvalidRequest, "token {} is outside the vocabulary of {}", token,
+                  spec_.vocabulary);
+  SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request}));
+  bool cancelled = false;
+  while (true) {
+    SINEW_ASSIGN(const ControlMessage event, supervisor_->next_event());
+    if (const auto* done = std::get_if<DoneMessage>(&event)) {
+      GenerationResult result = done->result;
+      if (cancelled) result.reason = FinishReason::kCancelled;
+      return result;
+    }
+    const auto* token = std::get_if<TokenMessage>(&event);
+    if (token == nullptr || cancelled) continue;
+    if (!on_token(token->token)) {
+      cancelled = true;
+      supervisor_->cancel();
+    }
+  }
+}
+
+Result<std::vector<float>> LocalEngine::evaluate(const std::vector<TokenId>& tokens, bool all) {
+  SINEW_TRY(check_prompt(tokens.size()));
+  for (const TokenId token : tokens)
+    if (token < 0 || token >= spec_.vocabulary)
+      return fail(ErrorCode::kInvalidRequest, "token {} is outside the vocabulary of {}", token,
+                  spec_.vocabulary);
+  GenerationRequest request;
+  request.prompt = tokens;
+  SINEW_TRY(supervisor_->begin(
+      BeginMessage{all ? BeginMessage::Kind::kEvaluateAll : BeginMessage::Kind::kEvaluateLast,
+                   std::move(request)}));
+  std::vector<float> logits;
+  while (true) {
+    SINEW_ASSIGN(const ControlMessage event, supervisor_->next_event());
+    if (std::holds_alternative<DoneMessage>(event)) return logits;
+    if (const auto* piece = std::get_if<LogitsMessage>(&event))
+      logits.insert(logits.end(), piece->values.begin(), piece->values.end());
+  }
+}
+
+}  // namespace sinew

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/supervisor.h"
+#include "model/spec.h"
+#include "plan/plan.h"
+
+namespace sinew {
+
+// A model split over ranks on this machine.
+class LocalEngine : public Engine {
+ public:
+  // Checks file, shares and memory first, so that a mistake is one error before any rank starts.
+  // `options.context` 0 means what the model was trained for, at most kContextDefault.
+  static Result<std::unique_ptr<LocalEngine>> load(
+      LaunchOptions options, const std::function<void(const std::vector<RankStatus>&)>& progress);
+
+  std::int64_t context() const override { return options_.context; }
+  int vocabulary_size() const override { return spec_.vocabulary; }
+  Result<GenerationResult> generate(const GenerationRequest& request,
+                                    const std::function<bool(TokenId)>& on_token) override;
+  Status health() const override { return supervisor_->health(); }
+
+  // Logits of the last token, or of every token: [tokens][vocabulary]. What the cache holds of the
+  // tokens is reused for the last token's.
+  Result<std::vector<float>> evaluate(const std::vector<TokenId>& tokens, bool all);
+
+  const ModelSpec& spec() const { return spec_; }
+  std::vector<RankStatus> ranks() const { return supervisor_->ranks(); }
+  // What a rank holds, for people.
+  std::string holds(Rank rank) const { return explain_rank(spec_, plan_, rank); }
+
+ private:
+  LocalEngine() = default;
+  Status check_prompt(std::size_t tokens) const;
+
+  LaunchOptions options_;
+  ModelSpec spec_;
+  Plan plan_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+inline constexpr std::int64_t kContextDefault = 8192;
+
+}  // namespace sinew

@@ -1,0 +1,266 @@
+#include "engine/rank_main.h"
+
+#include <ggml.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "collective/mesh_group.h"
+#include "engine/control_channel.h"
+#include "engine/head.h"
+#include "engine/step_runner.h"
+#include "transport/shm_link.h"
+#include "transport/tcp_link.h"
+
+namespace sinew {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long ranks look for each other over TCP, and how often loading is reported.
+constexpr std::chrono::seconds kConnectMax{20};
+constexpr std::chrono::milliseconds kLoadingInterval{250};
+
+enum class Phase : std::uint8_t { kStarting, kLoading, kConnecting, kIdle, kRequest };
+
+std::string phase_text(Phase phase, std::uint64_t steps) {
+  switch (phase) {
+    case Phase::kStarting:
+      return "starting";
+    case Phase::kLoading:
+      return "loading weights";
+    case Phase::kConnecting:
+      return "connecting to the other ranks";
+    case Phase::kIdle:
+      return "idle";
+    case Phase::kRequest:
+      return fmt::format("computing step {}", steps + 1);
+  }
+  return "?";
+}
+
+// The control socket of a rank and the thread that keeps it alive: receives, sends heartbeats, and
+// ends the process at once when the supervisor is gone, whatever the main thread waits for.
+class ControlThread {
+ public:
+  explicit ControlThread(Descriptor socket)
+      : channel_(std::move(socket)), thread_([this] { run(); }) {}
+  ~ControlThread() {
+    stop_ = true;
+    thread_.join();
+  }
+  ControlThread(const ControlThread&) = delete;
+  ControlThread& operator=(const ControlThread&) = delete;
+
+  void send(const ControlMessage& message) {
+    const std::lock_guard lock(mutex_);
+    if (!channel_.send(message)) std::_Exit(exit_status(ErrorCode::kPeerLost));
+  }
+  // Waits for the supervisor's next message, for as long as it lives: the control thread ends the
+  // process otherwise.
+  ControlMessage next() {
+    std::unique_lock lock(mutex_);
+    while (inbox_.empty()) arrived_.wait_for(lock, std::chrono::seconds(1));
+    ControlMessage message = std::move(inbox_.front());
+    inbox_.pop_front();
+    return message;
+  }
+  const std::atomic<bool>& cancelled() const { return cancelled_; }
+  void set_phase(Phase phase) { phase_ = phase; }
+  void count_step() { ++steps_; }
+
+ private:
+  void run() {
+    auto next_heartbeat = Clock::now();
+    while (!stop_) {
+      pollfd descriptor{channel_.descriptor(), POLLIN, 0};
+      {
+        const std::lock_guard lock(mutex_);
+        if (channel_.has_unsent()) descriptor.events |= POLLOUT;
+      }
+      ::poll(&descriptor, 1, static_cast<int>(kHeartbeatInterval.count() / 2));
+      const std::lock_guard lock(mutex_);
+      std::vector<ControlMessage> messages;
+      Status alive = channel_.send_queued();
+      if (alive) alive = channel_.receive(messages);
+      for (ControlMessage& message : messages) take(std::move(message));
+      if (!alive) std::_Exit(exit_status(ErrorCode::kPeerLost));
+      if (Clock::now() >= next_heartbeat) {
+        next_heartbeat = Clock::now() + kHeartbeatInterval;
+        // While the supervisor does not read (it may be stopped), old signs of life are enough.
+        if (!channel_.has_unsent() &&
+            !channel_.send(HeartbeatMessage{phase_text(phase_, steps_), steps_}))
+          std::_Exit(exit_status(ErrorCode::kPeerLost));
+      }
+    }
+  }
+  void take(ControlMessage message) {
+    if (std::holds_alternative<CancelMessage>(message)) {
+      cancelled_ = true;
+      return;
+    }
+    if (std::holds_alternative<BeginMessage>(message)) cancelled_ = false;
+    inbox_.push_back(std::move(message));
+    arrived_.notify_one();
+  }
+
+  std::mutex mutex_;
+  ControlChannel channel_;            // guarded by mutex_
+  std::deque<ControlMessage> inbox_;  // guarded by mutex_
+  std::condition_variable arrived_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<Phase> phase_{Phase::kStarting};
+  std::atomic<std::uint64_t> steps_{0};
+  std::thread thread_;  // last: started when the rest is ready
+};
+
+ControlThread* g_control = nullptr;  // for ggml's abort callback, which takes no context
+
+void report_abort(const char* message) {
+  if (g_control != nullptr)
+    g_control->send(
+        FailedMessage{Error{ErrorCode::kInternal, fmt::format("ggml stopped: {}", message), {}}});
+}
+
+template <typename Message>
+Result<Message> expect(ControlThread& control) {
+  ControlMessage message = control.next();
+  if (auto* wanted = std::get_if<Message>(&message)) return std::move(*wanted);
+  return fail(ErrorCode::kProtocol, "the supervisor sent message {} out of turn", message.index());
+}
+
+Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
+  const GroupIdentity identity{config.job, config.epoch, config.rank,
+                               static_cast<int>(config.shares.size())};
+  if (identity.size == 1) return Links(1);
+  if (config.link == LinkKind::kShm) {
+    SINEW_ASSIGN(const ShmSegment segment,
+                 ShmSegment::adopt(kRankSegmentDescriptor, identity.size));
+    return make_shm_links(segment, identity);
+  }
+  SINEW_ASSIGN(TcpListener listener, TcpListener::bind("127.0.0.1", 0));
+  control.send(ListeningMessage{listener.port()});
+  SINEW_ASSIGN(const PeersMessage peers, expect<PeersMessage>(control));
+  std::vector<Endpoint> endpoints;
+  for (const std::uint16_t port : peers.ports) endpoints.push_back(Endpoint{"127.0.0.1", port});
+  return connect_tcp_links(identity, listener, endpoints, Clock::now() + kConnectMax);
+}
+
+// Rank 0's side of one request.
+Result<GenerationResult> lead(const BeginMessage& begin, Head& head, ControlThread& control) {
+  switch (begin.kind) {
+    case BeginMessage::Kind::kGenerate:
+      return head.generate(begin.request, control.cancelled(), [&](TokenId token) {
+        control.count_step();
+        control.send(TokenMessage{token});
+      });
+    case BeginMessage::Kind::kEvaluateLast:
+    case BeginMessage::Kind::kEvaluateAll:
+      SINEW_TRY(head.evaluate(
+          begin.request.prompt, begin.kind == BeginMessage::Kind::kEvaluateAll,
+          [&](std::span<const float> rows) {
+            constexpr std::size_t kPiece = (kControlBytesMax / 4) / sizeof(float);
+            control.count_step();
+            for (; !rows.empty(); rows = rows.subspan(std::min(rows.size(), kPiece))) {
+              const auto piece = rows.first(std::min(rows.size(), kPiece));
+              control.send(LogitsMessage{{piece.begin(), piece.end()}});
+            }
+          }));
+      return GenerationResult{};
+  }
+  return fail(ErrorCode::kProtocol, "request of unknown kind {}", static_cast<int>(begin.kind));
+}
+
+Status follow(StepRunner& runner, Group& group, ControlThread& control) {
+  while (true) {
+    SINEW_ASSIGN(const Step step, receive_step(group));
+    if (step.kind == Step::Kind::kEnd) return {};
+    SINEW_TRY(runner.run(step, group));
+    control.count_step();
+  }
+}
+
+Status serve_requests(const ConfigureMessage& config, StepRunner& runner, Group& group,
+                      ControlThread& control) {
+  Head head(runner, group, config.chunk_tokens);
+  while (true) {
+    control.set_phase(Phase::kIdle);
+    SINEW_ASSIGN(const BeginMessage begin, expect<BeginMessage>(control));
+    control.set_phase(Phase::kRequest);
+    const auto compute_before = runner.compute_time();
+    const Group::Totals before = group.totals();
+    DoneMessage done;
+    if (config.rank == 0) {
+      SINEW_ASSIGN(done.result, lead(begin, head, control));
+    } else {
+      SINEW_TRY(follow(runner, group, control));
+    }
+    const Group::Totals after = group.totals();
+    done.compute_seconds =
+        std::chrono::duration<double>(runner.compute_time() - compute_before).count();
+    done.collective_seconds = std::chrono::duration<double>(after.time - before.time).count();
+    done.collectives = after.operations - before.operations;
+    done.bytes_sent = after.bytes_sent - before.bytes_sent;
+    done.peak_resident = peak_resident_bytes();
+    control.send(done);
+  }
+}
+
+Status run_rank(ControlThread& control) {
+  SINEW_ASSIGN(const ConfigureMessage config, expect<ConfigureMessage>(control));
+  control.set_phase(Phase::kConnecting);
+  SINEW_ASSIGN(Links links, connect(config, control));
+  GroupOptions group_options;
+  group_options.timeout = std::chrono::milliseconds(config.timeout_ms);
+  const GroupIdentity identity{config.job, config.epoch, config.rank,
+                               static_cast<int>(config.shares.size())};
+  const std::unique_ptr<Group> group = make_group(identity, std::move(links), group_options);
+
+  control.set_phase(Phase::kLoading);
+  const auto start = Clock::now();
+  auto next_report = start;
+  RunnerOptions options{config.model_path, config.shares,  config.rank, config.device,
+                        config.threads,    config.context, config.slots};
+  SINEW_ASSIGN(const std::unique_ptr<StepRunner> runner,
+               StepRunner::load(options, [&](std::uint64_t bytes, std::uint64_t total) {
+                 if (Clock::now() < next_report) return;
+                 next_report = Clock::now() + kLoadingInterval;
+                 control.count_step();
+                 control.send(LoadingMessage{bytes, total});
+               }));
+  const std::chrono::duration<double> load_time = Clock::now() - start;
+  control.send(ReadyMessage{runner->weight_bytes(), runner->cache_bytes(), runner->device_name(),
+                            load_time.count()});
+  return serve_requests(config, *runner, *group, control);
+}
+
+}  // namespace
+
+int rank_main() {
+  // ggml would start a debugger to print a stack; the supervisor reports instead.
+  ::setenv("GGML_NO_BACKTRACE", "1", 1);
+  ggml_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level >= GGML_LOG_LEVEL_ERROR) spdlog::debug("ggml: {}", text);
+      },
+      nullptr);
+  ControlThread control{Descriptor(kRankControlDescriptor)};
+  g_control = &control;
+  ggml_set_abort_callback(report_abort);
+  const Status status = run_rank(control);
+  // The supervisor ends ranks by ending the process; a rank that returns has failed.
+  control.send(FailedMessage{status.error()});
+  std::this_thread::sleep_for(kHeartbeatInterval);  // lets the control thread send what is queued
+  std::_Exit(exit_status(status.error().code));
+}
+
+}  // namespace sinew

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace sinew {
+
+// The program of one rank, `sinew rank`: started by a supervisor with the control socket as
+// descriptor kRankControlDescriptor and, for shared-memory links, the segment as
+// kRankSegmentDescriptor. Returns the exit status. Ends when the supervisor closes the socket or
+// dies, whatever the rank is doing.
+inline constexpr int kRankControlDescriptor = 3;
+inline constexpr int kRankSegmentDescriptor = 4;
+int rank_main();
+
+}  // namespace sinew

@@ -1,0 +1,245 @@
+#include "engine/step_runner.h"
+
+#include <ggml.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "engine/weight_loader.h"
+
+namespace sinew {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Graphs kept for reuse: a prompt's chunks and its decode steps alternate between few shapes.
+constexpr std::size_t kGraphsMax = 8;
+using StateHash = std::uint64_t;
+
+// Inputs that a rank's graph does not use have no memory.
+bool in_use(const ggml_tensor* tensor) {
+  return tensor != nullptr && tensor->buffer != nullptr;
+}
+
+template <typename T>
+std::span<T> typed(std::vector<std::byte>& scratch, std::size_t count) {
+  if (scratch.size() < count * sizeof(T)) scratch.resize(count * sizeof(T));
+  return {reinterpret_cast<T*>(scratch.data()), count};
+}
+
+template <typename T>
+void write(ggml_tensor* tensor, std::span<const T> values) {
+  SINEW_ASSERT(values.size_bytes() == ggml_nbytes(tensor));
+  ggml_backend_tensor_set(tensor, values.data(), 0, values.size_bytes());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StepRunner>> StepRunner::load(
+    const RunnerOptions& options,
+    const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  std::unique_ptr<StepRunner> runner(new StepRunner);
+  runner->options_ = options;
+  SINEW_ASSIGN(ModelFile file, ModelFile::open(options.model_path));
+  runner->file_ = std::make_unique<ModelFile>(std::move(file));
+  SINEW_ASSIGN(runner->spec_, read_spec(runner->file_->directory));
+  SINEW_ASSIGN(runner->bound_, bind_tensors(runner->spec_, runner->file_->directory));
+  SINEW_ASSIGN(runner->plan_, make_plan(runner->spec_, runner->bound_, options.shares));
+  SINEW_ASSIGN(runner->device_, Device::open(options.device, options.threads));
+
+  const std::vector<LoadItem> items = make_load_list(runner->bound_, runner->plan_, options.rank);
+  std::uint64_t total = 0;
+  for (const LoadItem& item : items) total += item.bytes.total();
+  SINEW_ASSIGN(runner->weights_, Weights::allocate(*runner->device_, items));
+  SINEW_TRY(load_weights(*runner->file_, items, runner->weights_,
+                         [&](std::uint64_t bytes) { progress(bytes, total); }));
+  const auto heads = static_cast<int>(runner->plan_.range(options.rank, Dimension::kHeads).size());
+  SINEW_ASSIGN(runner->cache_, KvCache::allocate(*runner->device_, runner->spec_, heads,
+                                                 options.context, options.slots));
+  runner->allocator_.reset(ggml_gallocr_new(runner->device_->default_buffers()));
+  runner->model_.reset(new RankModel{runner->spec_, runner->plan_, options.rank, *runner->device_,
+                                     runner->weights_, runner->cache_});
+  return runner;
+}
+
+Result<StepGraph*> StepRunner::graph_for(const StepShape& shape) {
+  const auto known = std::find_if(graphs_.begin(), graphs_.end(),
+                                  [&](const auto& graph) { return graph->shape() == shape; });
+  if (known != graphs_.end()) {
+    graphs_.splice(graphs_.begin(), graphs_, known);
+    return graphs_.front().get();
+  }
+  SINEW_ASSIGN(std::unique_ptr<StepGraph> graph,
+               StepGraph::build(*model_, shape, allocator_.get()));
+  const std::uint64_t arena = ggml_gallocr_get_buffer_size(allocator_.get(), 0);
+  if (arena != arena_bytes_)
+    graphs_.clear();  // the arena has moved, and with it every older graph's tensors
+  arena_bytes_ = arena;
+  graphs_.push_front(std::move(graph));
+  if (graphs_.size() > kGraphsMax) graphs_.pop_back();
+  return graphs_.front().get();
+}
+
+void StepRunner::write_inputs(const StepGraph& graph, const Step& step) {
+  const StepInputs& inputs = graph.inputs();
+  const auto tokens = static_cast<std::size_t>(graph.shape().tokens);
+  if (in_use(inputs.tokens)) {
+    const IndexRange held = plan_.range(options_.rank, Dimension::kVocabulary);
+    const auto rows = typed<std::int32_t>(scratch_, tokens);
+    for (std::size_t i = 0; i < tokens; ++i) {
+      const bool here = step.tokens[i] >= held.begin && step.tokens[i] < held.end;
+      rows[i] = here ? static_cast<std::int32_t>(step.tokens[i] - held.begin) : 0;
+    }
+    write<std::int32_t>(inputs.tokens, rows);
+    if (in_use(inputs.token_held)) {
+      const auto factors = typed<float>(scratch_, tokens);
+      for (std::size_t i = 0; i < tokens; ++i)
+        factors[i] = step.tokens[i] >= held.begin && step.tokens[i] < held.end ? 1.0F : 0.0F;
+      write<float>(inputs.token_held, factors);
+    }
+  }
+  if (in_use(inputs.positions)) {
+    const auto positions = typed<std::int32_t>(scratch_, tokens);
+    for (std::size_t i = 0; i < tokens; ++i)
+      positions[i] = static_cast<std::int32_t>(step.position + static_cast<std::int64_t>(i));
+    write<std::int32_t>(inputs.positions, positions);
+  }
+  if (in_use(inputs.cache_rows)) {
+    const auto cells = typed<std::int64_t>(scratch_, tokens);
+    const std::int64_t first = graph.shape().slot * options_.context + step.position;
+    for (std::size_t i = 0; i < tokens; ++i) cells[i] = first + static_cast<std::int64_t>(i);
+    write<std::int64_t>(inputs.cache_rows, cells);
+  }
+  if (in_use(inputs.mask)) {
+    const auto width = static_cast<std::size_t>(graph.shape().cells);
+    const auto mask = typed<ggml_fp16_t>(scratch_, width * tokens);
+    const ggml_fp16_t seen = ggml_fp32_to_fp16(0.0F);
+    const ggml_fp16_t hidden = ggml_fp32_to_fp16(-INFINITY);
+    for (std::size_t i = 0; i < tokens; ++i) {
+      const auto visible = std::min(width, static_cast<std::size_t>(step.position) + i + 1);
+      const auto row = mask.subspan(i * width, width);
+      std::fill(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(visible), seen);
+      std::fill(row.begin() + static_cast<std::ptrdiff_t>(visible), row.end(), hidden);
+    }
+    write<ggml_fp16_t>(inputs.mask, mask);
+  }
+  if (in_use(inputs.rows)) {
+    const auto rows = static_cast<std::size_t>(graph.shape().rows);
+    const auto wanted = typed<std::int32_t>(scratch_, rows);
+    for (std::size_t i = 0; i < rows; ++i) wanted[i] = static_cast<std::int32_t>(tokens - rows + i);
+    write<std::int32_t>(inputs.rows, wanted);
+  }
+}
+
+Status StepRunner::sum_over_ranks(const Segment& segment, Group& group) {
+  ggml_tensor* tensor = segment.partial_sum;
+  const auto elements = static_cast<std::size_t>(ggml_nelements(tensor));
+  if (ggml_backend_buffer_is_host(tensor->buffer)) {
+    const std::span<float> values(static_cast<float*>(tensor->data), elements);
+    if (segment.holds_nothing) std::fill(values.begin(), values.end(), 0.0F);
+    return group.all_reduce_sum(values);
+  }
+  staging_.resize(elements);
+  if (segment.holds_nothing)
+    std::fill(staging_.begin(), staging_.end(), 0.0F);
+  else
+    ggml_backend_tensor_get(tensor, staging_.data(), 0, elements * sizeof(float));
+  SINEW_TRY(group.all_reduce_sum(staging_));
+  ggml_backend_tensor_set(tensor, staging_.data(), 0, elements * sizeof(float));
+  return {};
+}
+
+Result<std::span<const float>> StepRunner::run(const Step& step, Group& group) {
+  const auto tokens = static_cast<std::int64_t>(step.tokens.size());
+  if (step.position + tokens > options_.context ||
+      step.slot >= static_cast<std::uint32_t>(options_.slots))
+    return fail(ErrorCode::kProtocol,
+                "step {} ends at position {} of slot {}, outside {} slots of {} tokens",
+                step.number, step.position + tokens, step.slot, options_.slots, options_.context);
+  for (const TokenId token : step.tokens)
+    if (token < 0 || token >= spec_.vocabulary)
+      return fail(ErrorCode::kProtocol, "step {} holds token {}, outside the vocabulary of {}",
+                  step.number, token, spec_.vocabulary);
+
+  StepShape shape;
+  shape.tokens = tokens;
+  shape.cells = padded_cells(step.position + tokens, options_.context);
+  shape.rows = step.rows == Step::Rows::kAll ? tokens : 1;
+  shape.logits = step.rows != Step::Rows::kNone;
+  shape.slot = static_cast<int>(step.slot);
+  SINEW_ASSIGN(StepGraph* const graph, graph_for(shape));
+  group.set_step(step.number);
+  write_inputs(*graph, step);
+  for (const Segment& segment : graph->segments()) {
+    const auto start = Clock::now();
+    if (ggml_graph_n_nodes(segment.graph) > 0 &&
+        ggml_backend_graph_compute(device_->backend(), segment.graph) != GGML_STATUS_SUCCESS)
+      return fail(ErrorCode::kInternal, "device {} failed to compute step {}", device_->name(),
+                  step.number);
+    compute_time_ += Clock::now() - start;
+    if (segment.partial_sum != nullptr) SINEW_TRY(sum_over_ranks(segment, group));
+  }
+  return collect(*graph, group);
+}
+
+// Each rank sends [hash of the last hidden state | its logits] to rank 0, which compares and
+// assembles.
+Result<std::span<const float>> StepRunner::collect(const StepGraph& graph, Group& group) {
+  const auto rows = static_cast<std::size_t>(graph.shape().logits ? graph.shape().rows : 0);
+  const std::size_t hidden_bytes = ggml_nbytes(graph.hidden());
+  staging_.resize(hidden_bytes / sizeof(float));
+  ggml_backend_tensor_get(graph.hidden(), staging_.data(), 0, hidden_bytes);
+  const StateHash own = XXH3_64bits(staging_.data(), hidden_bytes);
+  const auto part_rows = [&](Rank rank) {
+    return static_cast<std::size_t>(plan_.range(rank, Dimension::kVocabulary).size());
+  };
+
+  outgoing_.resize(sizeof(StateHash) + rows * part_rows(options_.rank) * sizeof(float));
+  std::memcpy(outgoing_.data(), &own, sizeof(own));
+  if (graph.logits() != nullptr)
+    ggml_backend_tensor_get(graph.logits(), outgoing_.data() + sizeof(own), 0,
+                            outgoing_.size() - sizeof(own));
+
+  std::array<std::size_t, kRankCountMax> counts{};
+  std::size_t total = 0;
+  for (Rank rank = 0; rank < plan_.ranks; ++rank)
+    total += counts[static_cast<std::size_t>(rank)] =
+        sizeof(StateHash) + rows * part_rows(rank) * sizeof(float);
+  if (options_.rank == 0) gathered_.resize(total);
+  SINEW_TRY(group.gather(
+      0, outgoing_,
+      std::span<const std::size_t>(counts).first(static_cast<std::size_t>(plan_.ranks)),
+      options_.rank == 0 ? std::span<std::byte>(gathered_) : std::span<std::byte>()));
+  if (options_.rank != 0) return std::span<const float>();
+
+  const auto vocabulary = static_cast<std::size_t>(spec_.vocabulary);
+  logits_.resize(rows * vocabulary);
+  const std::byte* part = gathered_.data();
+  for (Rank rank = 0; rank < plan_.ranks; ++rank) {
+    StateHash hash = 0;
+    std::memcpy(&hash, part, sizeof(hash));
+    if (hash != own) {
+      Error error{
+          ErrorCode::kIntegrity,
+          fmt::format("rank {} computed another hidden state than rank 0 (hash {:016x}, not "
+                      "{:016x}): its memory, its copy of the model or its program differs; compare "
+                      "sha256sum of the model and 'sinew --version' on both",
+                      rank, hash, own),
+          rank};
+      return fail(std::move(error));
+    }
+    const IndexRange held = plan_.range(rank, Dimension::kVocabulary);
+    const std::size_t width = part_rows(rank);
+    for (std::size_t row = 0; row < rows; ++row)
+      std::memcpy(logits_.data() + row * vocabulary + static_cast<std::size_t>(held.begin),
+                  part + sizeof(hash) + row * width * sizeof(float), width * sizeof(float));
+    part += counts[static_cast<std::size_t>(rank)];
+  }
+  return std::span<const float>(logits_);
+}
+
+}  // namespace sinew

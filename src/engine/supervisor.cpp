@@ -1,0 +1,314 @@
+#include "engine/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <random>
+
+#include "engine/rank_main.h"
+#include "transport/shm_segment.h"
+
+namespace sinew {
+namespace {
+
+constexpr std::chrono::milliseconds kLookInterval{50};
+// After the first sign of trouble, how long other ranks' evidence is waited for before the cause is
+// decided.
+constexpr std::chrono::milliseconds kSettle{250};
+// How long ranks get to end by themselves after their control socket is closed.
+constexpr std::chrono::milliseconds kEndMax{1000};
+
+JobId draw_job() {
+  std::random_device entropy;
+  const auto word = [&] { return (std::uint64_t{entropy()} << 32) | entropy(); };
+  return JobId{{word(), word()}};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Supervisor>> Supervisor::launch(
+    const LaunchOptions& options,
+    const std::function<void(const std::vector<RankStatus>&)>& progress) {
+  std::unique_ptr<Supervisor> supervisor(new Supervisor);
+  SINEW_TRY(supervisor->start(options));
+  std::unique_lock lock(supervisor->mutex_);
+  while (true) {
+    if (supervisor->failure_) return fail(*supervisor->failure_);
+    const auto& children = supervisor->children_;
+    if (std::all_of(children.begin(), children.end(),
+                    [](const Child& child) { return child.status.ready.has_value(); }))
+      break;
+    supervisor->changed_.wait_for(lock, std::chrono::milliseconds(250));
+    lock.unlock();
+    progress(supervisor->ranks());
+    lock.lock();
+  }
+  return supervisor;
+}
+
+Status Supervisor::start(const LaunchOptions& options) {
+  options_ = options;
+  if (options_.program.empty()) {
+    SINEW_ASSIGN(options_.program, own_program());
+  }
+  const int ranks = static_cast<int>(options.shares.size());
+  std::optional<ShmSegment> segment;
+  if (options.link == LinkKind::kShm && ranks > 1) {
+    SINEW_ASSIGN(segment, ShmSegment::create(ranks));
+  }
+  ConfigureMessage config{options.model_path,
+                          draw_job(),
+                          1,
+                          options.shares,
+                          0,
+                          options.link,
+                          options.device,
+                          options.threads,
+                          options.context,
+                          options.slots,
+                          options.chunk_tokens,
+                          static_cast<std::uint32_t>(options.timeout.count())};
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    SINEW_ASSIGN(auto sockets, socket_pair());
+    std::vector<int> descriptors{sockets.second.get()};
+    if (segment) descriptors.push_back(segment->fd());
+    auto child_process = spawn(options_.program, {"rank"}, descriptors);
+    if (!child_process) {
+      end_children();
+      return fail(std::move(child_process).error());
+    }
+    Child child;
+    child.status.process = *child_process;
+    child.channel = std::make_unique<ControlChannel>(std::move(sockets.first));
+    child.last_heard = child.last_progress = Clock::now();
+    children_.push_back(std::move(child));
+    config.rank = rank;
+    // A child that is gone already is found by the monitor, with its cause.
+    if (!children_.back().channel->send(config)) children_.back().closed = true;
+  }
+  monitor_ = std::thread([this] { monitor(); });
+  return {};
+}
+
+Supervisor::~Supervisor() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  if (monitor_.joinable()) monitor_.join();
+  end_children();
+}
+
+Status Supervisor::begin(BeginMessage request) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return fail(*failure_);
+  events_.clear();
+  in_request_ = true;
+  for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+    Child& child = children_[rank];
+    child.done = false;
+    child.last_progress = Clock::now();
+    const BeginMessage for_follower{request.kind, {}};
+    if (!child.channel->send(rank == 0 ? request : for_follower)) child.closed = true;
+  }
+  return {};
+}
+
+void Supervisor::cancel() {
+  const std::lock_guard lock(mutex_);
+  if (!failure_ && in_request_ && !children_.front().channel->send(CancelMessage{}))
+    children_.front().closed = true;
+}
+
+Result<ControlMessage> Supervisor::next_event() {
+  std::unique_lock lock(mutex_);
+  while (events_.empty()) {
+    if (failure_) return fail(*failure_);
+    changed_.wait_for(lock, std::chrono::seconds(1));
+  }
+  ControlMessage event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+Status Supervisor::health() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return fail(*failure_);
+  return {};
+}
+
+std::vector<RankStatus> Supervisor::ranks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RankStatus> all;
+  for (const Child& child : children_) all.push_back(child.status);
+  return all;
+}
+
+void Supervisor::monitor() {
+  std::vector<pollfd> descriptors(children_.size());
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_ || failure_) return;
+      for (std::size_t i = 0; i < children_.size(); ++i) {
+        const Child& child = children_[i];
+        descriptors[i] = {child.closed ? -1 : child.channel->descriptor(), POLLIN, 0};
+        if (child.channel->has_unsent()) descriptors[i].events |= POLLOUT;
+      }
+    }
+    ::poll(descriptors.data(), static_cast<nfds_t>(descriptors.size()),
+           static_cast<int>(kLookInterval.count()));
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+      read_messages(children_[i], static_cast<Rank>(i));
+      look_at(children_[i], static_cast<Rank>(i), now);
+    }
+    decide(now);
+  }
+}
+
+void Supervisor::read_messages(Child& child, Rank rank) {
+  if (child.closed) return;
+  std::vector<ControlMessage> messages;
+  Status status = child.channel->send_queued();
+  if (const Status received = child.channel->receive(messages); !received) status = received;
+  if (!messages.empty()) child.last_heard = Clock::now();
+  for (ControlMessage& message : messages) handle(child, rank, std::move(message));
+  if (status) return;
+  child.closed = true;
+  if (status.error().code == ErrorCode::kProtocol)
+    note(Evidence::kOwnFault, ErrorCode::kProtocol, rank, status.error().message);
+}
+
+void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
+  RankStatus& status = child.status;
+  if (auto* listening = std::get_if<ListeningMessage>(&message)) {
+    child.port = listening->port;
+    if (!std::all_of(children_.begin(), children_.end(),
+                     [](const Child& each) { return each.port.has_value(); }))
+      return;
+    PeersMessage peers;
+    for (const Child& each : children_) peers.ports.push_back(*each.port);
+    for (Child& each : children_)
+      if (!each.channel->send(peers)) each.closed = true;
+  } else if (auto* loading = std::get_if<LoadingMessage>(&message)) {
+    status.loading = *loading;
+    child.last_progress = Clock::now();
+  } else if (auto* ready = std::get_if<ReadyMessage>(&message)) {
+    status.ready = std::move(*ready);
+    changed_.notify_all();
+  } else if (auto* heartbeat = std::get_if<HeartbeatMessage>(&message)) {
+    if (heartbeat->steps != child.steps_seen) child.last_progress = Clock::now();
+    child.steps_seen = heartbeat->steps;
+    status.heartbeat = std::move(*heartbeat);
+  } else if (auto* done = std::get_if<DoneMessage>(&message)) {
+    status.last_request = *done;
+    child.done = true;
+    if (!std::all_of(children_.begin(), children_.end(),
+                     [](const Child& each) { return each.done; }))
+      return;
+    in_request_ = false;
+    events_.push_back(children_.front().status.last_request);
+    changed_.notify_all();
+  } else if (auto* failed = std::get_if<FailedMessage>(&message)) {
+    const ErrorCode code = failed->error.code;
+    const bool blames_other = (code == ErrorCode::kPeerLost || code == ErrorCode::kDeadline) &&
+                              failed->error.rank != rank;
+    note(blames_other ? Evidence::kBlamesOther : Evidence::kOwnFault, code, rank,
+         failed->error.message);
+  } else if (rank == 0 && (std::holds_alternative<TokenMessage>(message) ||
+                           std::holds_alternative<LogitsMessage>(message))) {
+    child.last_progress = Clock::now();
+    events_.push_back(std::move(message));
+    changed_.notify_all();
+  } else {
+    note(Evidence::kOwnFault, ErrorCode::kProtocol, rank,
+         fmt::format("sent message {} out of turn", message.index()));
+  }
+}
+
+void Supervisor::look_at(Child& child, Rank rank, Clock::time_point now) {
+  if (child.reaped) return;
+  if (const auto event = poll_child(child.status.process)) {
+    switch (event->kind) {
+      case ChildEvent::Kind::kKilled:
+        child.reaped = true;
+        note(Evidence::kKilled, ErrorCode::kPeerLost, rank,
+             fmt::format("was killed by {}{}", signal_name(event->value),
+                         event->value == SIGKILL
+                             ? " (by someone, or by the system because memory ran out: see 'dmesg')"
+                             : ""));
+        return;
+      case ChildEvent::Kind::kStopped:
+        note(Evidence::kStopped, ErrorCode::kPeerLost, rank,
+             fmt::format("was stopped by {}", signal_name(event->value)));
+        return;
+      case ChildEvent::Kind::kExited:
+        child.reaped = true;
+        note(Evidence::kExited, ErrorCode::kPeerLost, rank,
+             fmt::format("ended with status {}", event->value));
+        return;
+    }
+  }
+  look_at_silence(child, rank, now);
+}
+
+void Supervisor::look_at_silence(Child& child, Rank rank, Clock::time_point now) {
+  const auto seconds = [](auto duration) {
+    return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
+  };
+  if (now - child.last_heard > kSilenceMax)
+    note(Evidence::kSilent, ErrorCode::kPeerLost, rank,
+         fmt::format("has given no sign of life for {} s", seconds(now - child.last_heard)));
+  const bool loading = !child.status.ready.has_value();
+  if (loading && now - child.last_progress > kLoadSilenceMax)
+    note(Evidence::kSilent, ErrorCode::kDeadline, rank,
+         fmt::format("made no progress for {} s", seconds(now - child.last_progress)));
+  if (!loading && in_request_ && !child.done && now - child.last_progress > kProgressMax)
+    note(Evidence::kSilent, ErrorCode::kDeadline, rank,
+         fmt::format("finished no step for {} s", seconds(now - child.last_progress)));
+}
+
+std::string Supervisor::describe(Rank rank) const {
+  const RankStatus& status = children_[static_cast<std::size_t>(rank)].status;
+  return fmt::format("rank {} (process {}, last seen {})", rank, status.process,
+                     status.heartbeat.activity.empty() ? "starting" : status.heartbeat.activity);
+}
+
+void Supervisor::note(Evidence evidence, ErrorCode code, Rank rank, std::string_view what) {
+  if (troubles_.empty()) first_trouble_ = Clock::now();
+  // A rank's own words need no introduction by process; what others see of it does.
+  std::string message = evidence == Evidence::kOwnFault || evidence == Evidence::kBlamesOther
+                            ? fmt::format("rank {}: {}", rank, what)
+                            : fmt::format("{} {}", describe(rank), what);
+  troubles_.push_back({evidence, Error{code, std::move(message), rank}});
+}
+
+void Supervisor::decide(Clock::time_point now) {
+  if (troubles_.empty() || now - first_trouble_ < kSettle) return;
+  const auto cause =
+      std::min_element(troubles_.begin(), troubles_.end(),
+                       [](const Trouble& a, const Trouble& b) { return a.evidence < b.evidence; });
+  failure_ = cause->error;
+  end_children();
+  changed_.notify_all();
+}
+
+void Supervisor::end_children() {
+  for (Child& child : children_) child.channel.reset();  // a rank ends when its socket is closed
+  const auto deadline = Clock::now() + kEndMax;
+  for (Child& child : children_) {
+    // After a failure there is nothing to wait for, and a stopped rank would not end by itself.
+    while (!child.reaped && !failure_ && Clock::now() < deadline) {
+      const auto event = poll_child(child.status.process);
+      child.reaped = event && event->kind != ChildEvent::Kind::kStopped;
+      if (!child.reaped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    if (!child.reaped) kill_child(child.status.process);
+    child.reaped = true;
+  }
+}
+
+}  // namespace sinew

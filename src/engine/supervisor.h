@@ -1,0 +1,119 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/control_channel.h"
+#include "host/process.h"
+
+namespace sinew {
+
+struct LaunchOptions {
+  std::string program;  // to start as `program rank`; "" for the running one
+  std::string model_path;
+  std::vector<double> shares;  // weight of each rank; their number is the number of ranks
+  LinkKind link = LinkKind::kShm;
+  std::string device;
+  int threads = 1;  // of each rank
+  std::int64_t context = 0;
+  int slots = 1;
+  int chunk_tokens = 512;
+  std::chrono::milliseconds timeout{30000};  // of a collective
+};
+
+// What is known of one rank.
+struct RankStatus {
+  pid_t process = -1;
+  LoadingMessage loading;
+  std::optional<ReadyMessage> ready;
+  DoneMessage last_request;  // figures of the last finished request
+  HeartbeatMessage heartbeat;
+};
+
+// Starts the ranks of one model as child processes, watches them, and ends them. The first trouble
+// ends the whole epoch: its cause is decided once (a killed rank before those that merely noticed),
+// all ranks are killed, and every later call returns that one error.
+//
+// Threads: a monitor thread of its own owns the sockets and children; all methods may be called
+// from any thread, one request at a time.
+class Supervisor {
+ public:
+  // Returns when all ranks are ready. `progress` is called on the calling thread now and then while
+  // they load.
+  static Result<std::unique_ptr<Supervisor>> launch(
+      const LaunchOptions& options,
+      const std::function<void(const std::vector<RankStatus>&)>& progress);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Begins a request on all ranks. Then `next_event` until the DoneMessage.
+  Status begin(BeginMessage request);
+  void cancel();
+  // Rank 0's next token, logits, or, once all ranks are done, the DoneMessage. Ends with an error
+  // at the latest when the monitor gives a rank up.
+  Result<ControlMessage> next_event();
+  Status health() const;
+  std::vector<RankStatus> ranks() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Causes of trouble, the most telling first.
+  enum class Evidence : std::uint8_t {
+    kKilled,
+    kStopped,
+    kOwnFault,
+    kExited,
+    kSilent,
+    kBlamesOther
+  };
+  struct Trouble {
+    Evidence evidence;
+    Error error;
+  };
+  struct Child {
+    RankStatus status;
+    std::unique_ptr<ControlChannel> channel;
+    Clock::time_point last_heard;
+    Clock::time_point last_progress;
+    std::uint64_t steps_seen = 0;
+    std::optional<std::uint16_t> port;
+    bool done = true;  // with the current request
+    bool reaped = false;
+    bool closed = false;  // its end of the control socket
+  };
+
+  Supervisor() = default;
+  Status start(const LaunchOptions& options);
+  void monitor();
+  void read_messages(Child& child, Rank rank);
+  void handle(Child& child, Rank rank, ControlMessage message);
+  void look_at(Child& child, Rank rank, Clock::time_point now);
+  void look_at_silence(Child& child, Rank rank, Clock::time_point now);
+  void note(Evidence evidence, ErrorCode code, Rank rank, std::string_view what);
+  void decide(Clock::time_point now);
+  void end_children();
+  std::string describe(Rank rank) const;
+
+  LaunchOptions options_;
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::vector<Child> children_;
+  std::deque<ControlMessage> events_;
+  std::vector<Trouble> troubles_;
+  Clock::time_point first_trouble_;
+  std::optional<Error> failure_;
+  bool in_request_ = false;
+  bool stopping_ = false;
+  std::thread monitor_;
+};
+
+}  // namespace sinew
