@@ -100,8 +100,8 @@ test::Bytes Filler::rows(const Weight& weight, std::uint64_t begin, std::uint64_
   if (weight.draw == Draw::kRopeFactors) return quantised(weight.type, rope_factors(row), row);
   std::uint64_t elements = 1;
   for (const std::uint64_t size : weight.shape) elements *= size;
-  if (elements >= kPooledElementsMin) {
-    const TensorTypeTraits& traits = *tensor_type_traits(weight.type);
+  const TensorTypeTraits& traits = *tensor_type_traits(weight.type);
+  if (elements >= (traits.block_length == 256 ? kPooledElementsMinSlow : kPooledElementsMin)) {
     const test::Bytes& source = pool(weight.type, weight.deviation);
     const std::uint64_t row_blocks = row / traits.block_length;
     const std::uint64_t places = source.size() / traits.block_bytes - row_blocks + 1;

@@ -21,10 +21,11 @@ class Filler {
   test::Bytes rows(const Weight& weight, std::uint64_t begin, std::uint64_t end);
 
  private:
-  // Quantising takes far longer than drawing (Q4_K: 2 million elements a second). The rows of
-  // tensors above this size are therefore taken, at random block borders, from one pool for each
-  // type and deviation.
-  static constexpr std::uint64_t kPooledElementsMin = 1u << 20;
+  // Quantising takes far longer than drawing, above all to blocks of 256 (Q4_K: 2 million elements
+  // a second). The rows of tensors above these sizes are therefore taken, at random block borders,
+  // from one pool for each type and deviation.
+  static constexpr std::uint64_t kPooledElementsMin = 8u << 20;
+  static constexpr std::uint64_t kPooledElementsMinSlow = 1u << 20;
   static constexpr std::uint64_t kPoolElements = 1u << 20;
 
   using PoolKey = std::pair<TensorType, float>;
