@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/assert.h"
@@ -28,7 +28,7 @@ constexpr std::size_t kConversationMax = 16u << 10;  // less than a socket takes
 void fuzz_header(FuzzedDataProvider& input) {
   const auto bytes = input.ConsumeBytes<std::uint8_t>(kFrameBytes);
   FrameBytes frame{};
-  std::memcpy(frame.data(), bytes.data(), bytes.size());
+  std::ranges::copy(std::as_bytes(std::span(bytes)), frame.begin());
   const auto header = decode_frame(frame);
   if (!header) return;
   FrameBytes again;
@@ -40,7 +40,7 @@ void fuzz_header(FuzzedDataProvider& input) {
 void fuzz_hello(FuzzedDataProvider& input) {
   const auto bytes = input.ConsumeBytes<std::uint8_t>(kHelloBytes);
   HelloBytes hello{};
-  std::memcpy(hello.data(), bytes.data(), bytes.size());
+  std::ranges::copy(std::as_bytes(std::span(bytes)), hello.begin());
   const auto rank = check_hello(hello, {kJob, kEpoch, 1, 4});
   SINEW_ASSERT(!rank || (*rank >= 0 && *rank < 4 && *rank != 1));
 }
