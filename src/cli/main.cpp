@@ -1,0 +1,137 @@
+// The one binary: parses the command line and runs one command. Errors are one line on standard
+// error with the remedy, and the exit status of docs/user-guide.md.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+#include "engine/rank_main.h"
+
+namespace {
+
+using namespace sinew;
+
+int report(const Status& status) {
+  if (status) return EXIT_SUCCESS;
+  fmt::print(stderr, "sinew: error: {}\n", status.error().message);
+  return exit_status(status.error().code);
+}
+
+// What each command line leads to; filled by the parser's callbacks.
+struct CommandLine {
+  CLI::App app{
+      "Runs one language model across the memory of several machines, or of several local ranks."};
+  RunFlags run;
+  ServeFlags serve;
+  LogitsFlags logits;
+  BenchFlags bench;
+  std::string show_path;
+  bool show_json = false;
+  int demo_ranks = 4;
+  std::function<Status()> command;
+
+  CommandLine() {
+    app.require_subcommand(1);
+    app.set_version_flag("--version",
+                         fmt::format("sinew {} (ggml {})", SINEW_VERSION, SINEW_GGML_VERSION));
+    add_run();
+    add_serve();
+    add_small();
+    add_measurements();
+  }
+
+  void add_run() {
+    CLI::App* sub = app.add_subcommand("run", "Answer a prompt, or talk when none is given");
+    sub->add_option("MODEL", run.model.model, "GGUF file (any part of a split model)")->required();
+    CLI::Option* prompt = sub->add_option("PROMPT", run.prompt, "What to answer");
+    run.model.add_to(*sub);
+    run.sampling.add_to(*sub);
+    sub->add_option("-n,--tokens", run.tokens_max,
+                    "Most tokens of an answer (default: what the context holds)");
+    sub->add_option("--system", run.system, "System message of the conversation");
+    sub->add_flag("--ignore-eos", run.ignore_eos, "Go on after the model ends its answer");
+    sub->add_flag("--raw", run.raw, "Continue the prompt as text, without the chat template");
+    sub->callback([this, prompt] {
+      run.has_prompt = prompt->count() > 0;
+      command = [this] { return run_command(run); };
+    });
+  }
+
+  void add_serve() {
+    CLI::App* sub = app.add_subcommand("serve", "Serve the OpenAI chat API over HTTP");
+    sub->add_option("MODEL", serve.model.model, "GGUF file (any part of a split model)")
+        ->required();
+    serve.model.add_to(*sub);
+    sub->add_option("--host", serve.host, "Address to listen on (default: 127.0.0.1)");
+    sub->add_option("--port", serve.port, "Port to listen on; 0 takes a free one (default: 8080)");
+    sub->add_option("--alias", serve.alias,
+                    "Name of the model in the API (default: the file's name)");
+    sub->add_option("--api-key", serve.api_key,
+                    "Key that clients must send; needed off the loopback address")
+        ->envname("SINEW_API_KEY");
+    sub->add_option("--allow-origin", serve.allowed_origins,
+                    "Web origin that may call the API from a browser; may be repeated");
+    sub->callback([this] { command = [this] { return serve_command(serve); }; });
+  }
+
+  void add_small() {
+    CLI::App* demo =
+        app.add_subcommand("demo", "Answer with the bundled model, split over local ranks");
+    demo->add_option("--ranks", demo_ranks, "Ranks (default: 4)");
+    demo->callback([this] { command = [this] { return demo_command(demo_ranks); }; });
+
+    CLI::App* show = app.add_subcommand("show", "Print what a GGUF file holds");
+    show->add_option("FILE", show_path, "GGUF file")->required();
+    show->add_flag("--json", show_json, "As JSON");
+    show->callback(
+        [this] { command = [this] { return show_model(show_path, show_json, std::cout); }; });
+  }
+
+  void add_measurements() {
+    CLI::App* sub =
+        app.add_subcommand("logits", "Write logits of given tokens to a file (for tests)");
+    sub->add_option("MODEL", logits.model.model, "GGUF file")->required();
+    logits.model.add_to(*sub);
+    sub->add_option("--tokens", logits.tokens_file, "File of int32 tokens")->required();
+    sub->add_option("--out", logits.out_file, "File for float32 logits");
+    sub->add_flag("--all", logits.all, "Logits of every token, not only of the last");
+    sub->add_option("--generate", logits.generate, "Greedy tokens to append");
+    sub->add_option("--ids", logits.ids_file, "File for the greedy tokens: lines of 'id gap'");
+    sub->callback([this] { command = [this] { return logits_command(logits); }; });
+
+    CLI::App* speed = app.add_subcommand("bench", "Measure tokens per second of prompt and answer");
+    speed->add_option("MODEL", bench.model.model, "GGUF file")->required();
+    bench.model.add_to(*speed);
+    speed->add_option("-p", bench.prompt_tokens, "Tokens of the prompt (default: 64)");
+    speed->add_option("-n", bench.answer_tokens, "Tokens of the answer (default: 32)");
+    speed->add_option("--repeats", bench.repeats, "Measured runs (default: 3)");
+    speed->add_flag("--json", bench.json, "As JSON");
+    speed->callback([this] { command = [this] { return bench_command(bench); }; });
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* level = std::getenv("SINEW_LOG");
+  if (argc == 2 && std::string_view(argv[1]) == "rank") {
+    set_up_log("sinew rank", level == nullptr ? "" : level);
+    return rank_main();
+  }
+  set_up_log("sinew", level == nullptr ? "" : level);
+  CommandLine line;
+  try {
+    line.app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return line.app.exit(error);  // --help, --version
+    fmt::print(stderr, "sinew: error: {}; see 'sinew --help' and 'sinew COMMAND --help'\n",
+               error.what());
+    return exit_status(ErrorCode::kUsage);
+  }
+  return report(line.command());
+}

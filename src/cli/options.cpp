@@ -1,0 +1,91 @@
+#include "cli/options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/limits.h"
+#include "host/process.h"
+
+namespace sinew {
+namespace {
+
+constexpr int kThreadsMax = 512;
+constexpr double kTimeoutMax = 3600;
+
+}  // namespace
+
+void ModelFlags::add_to(CLI::App& app) {
+  app.add_option("--ranks", ranks,
+                 "Processes to split the model over, 1 to 8 (default: one for each share, else 1)");
+  app.add_option("--shares", shares, "Weight of each rank, as in 3,3,1,1 (default: equal)")
+      ->delimiter(',');
+  app.add_option("--threads", threads,
+                 "Threads of each rank (default: the cores divided by the ranks)");
+  app.add_option("--link", link, "How ranks talk: shm or tcp (default: shm)");
+  app.add_option(
+      "--device", device,
+      "Device of ggml to compute on, as CPU (default: the first accelerator, else the CPU)");
+  app.add_option("--ctx", context,
+                 "Tokens of prompt and answer together (default: the model's, at most 8192)");
+  app.add_option("--chunk", chunk, "Tokens of a prompt computed in one step (default: 512)");
+  app.add_option(
+      "--timeout", timeout_seconds,
+      "Seconds after which a rank that is late in a collective is given up (default: 30)");
+  app.add_flag("--verbose", verbose, "Show processes, memory and times of every rank");
+}
+
+Result<LaunchOptions> ModelFlags::launch_options() const {
+  LaunchOptions options;
+  options.model_path = model;
+  const int count = ranks != 0 ? ranks : std::max(1, static_cast<int>(shares.size()));
+  if (count < 1 || count > kRankCountMax)
+    return fail(ErrorCode::kUsage, "--ranks {} is not possible; 1 to {} are", count, kRankCountMax);
+  if (!shares.empty() && shares.size() != static_cast<std::size_t>(count))
+    return fail(ErrorCode::kUsage, "--shares names {} ranks and --ranks {}; give one share a rank",
+                shares.size(), count);
+  options.shares =
+      shares.empty() ? std::vector<double>(static_cast<std::size_t>(count), 1.0) : shares;
+  for (const double share : options.shares)
+    if (!std::isfinite(share) || share <= 0)
+      return fail(ErrorCode::kUsage,
+                  "--shares {}: every rank needs a positive weight, as in --shares 3,3,1,1",
+                  fmt::join(shares, ","));
+  if (link != "shm" && link != "tcp")
+    return fail(ErrorCode::kUsage, "--link {} is not known; there are shm and tcp", link);
+  options.link = link == "tcp" ? LinkKind::kTcp : LinkKind::kShm;
+  options.device = device;
+  if (threads < 0 || threads > kThreadsMax)
+    return fail(ErrorCode::kUsage, "--threads {} is outside 1 .. {}", threads, kThreadsMax);
+  options.threads = threads != 0 ? threads : std::max(1, usable_cores() / count);
+  if (context < 0 || context > kContextMax)
+    return fail(ErrorCode::kUsage, "--ctx {} is outside 1 .. {}", context, kContextMax);
+  options.context = context;
+  if (chunk < 1 || chunk > kChunkTokensMax)
+    return fail(ErrorCode::kUsage, "--chunk {} is outside 1 .. {}", chunk, kChunkTokensMax);
+  options.chunk_tokens = chunk;
+  if (!(timeout_seconds >= 0.1) || timeout_seconds > kTimeoutMax)
+    return fail(ErrorCode::kUsage, "--timeout {} is outside 0.1 .. {} seconds", timeout_seconds,
+                kTimeoutMax);
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
+  return options;
+}
+
+void SamplingFlags::add_to(CLI::App& app) {
+  app.add_option("--temp", params.temperature,
+                 "Temperature; 0 takes the most likely token (default: 0)");
+  app.add_option("--top-k", params.top_k,
+                 "Draw among the k most likely tokens; 0 for all (default: 0)");
+  app.add_option("--top-p", params.top_p,
+                 "Draw among the likeliest tokens that sum to p (default: 1)");
+  app.add_option("--min-p", params.min_p,
+                 "Leave out tokens less likely than p times the likeliest (default: 0)");
+  app.add_option("--repeat-penalty", params.repeat_penalty,
+                 "Divide the logits of recent tokens (default: 1)");
+  app.add_option("--presence-penalty", params.presence_penalty,
+                 "Subtract from the logits of recent tokens (default: 0)");
+  app.add_option("--frequency-penalty", params.frequency_penalty,
+                 "Subtract for every recent occurrence (default: 0)");
+  app.add_option("--seed", params.seed, "Same seed, same text (default: 0)");
+}
+
+}  // namespace sinew

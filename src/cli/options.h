@@ -1,0 +1,38 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/supervisor.h"
+#include "sample/sampler.h"
+
+namespace sinew {
+
+// Flags that say which model is loaded and how it is split; shared by run, serve, demo, logits and
+// bench.
+struct ModelFlags {
+  std::string model;
+  int ranks = 0;  // 0: as many as there are shares, else 1
+  std::vector<double> shares;
+  int threads = 0;  // of each rank; 0: the cores divided by the ranks
+  std::string link = "shm";
+  std::string device;
+  std::int64_t context = 0;  // 0: what the model was trained for, at most kContextDefault
+  int chunk = 512;
+  double timeout_seconds = 30;
+  bool verbose = false;
+
+  void add_to(CLI::App& app);
+  // kUsage for flags that contradict each other or are out of range.
+  Result<LaunchOptions> launch_options() const;
+};
+
+// Flags that say how tokens are drawn; greedy unless told otherwise.
+struct SamplingFlags {
+  SamplingParams params;
+  void add_to(CLI::App& app);
+};
+
+}  // namespace sinew
