@@ -21,7 +21,7 @@
 namespace sinew {
 namespace {
 
-constexpr std::int64_t kStepsMax = 500'000;         // of one rendering
+constexpr std::int64_t kStepsMax = 200'000;         // of one rendering
 constexpr std::size_t kStackBytesMax = 192u << 10;  // threads have 512 KiB on some systems
 constexpr int kRequestDepthMax = 64;
 
