@@ -141,7 +141,7 @@ TEST(BadFlag, UnknownLinkIsUsage) {
   expect_refused(run_with(kModel, {"--ranks", "2", "--link", "pigeon"}), 2, "link");
 }
 TEST(BadFlag, ThreadsAndTemperatureHaveRanges) {
-  expect_refused(run_with(kModel, {"--threads", "0"}), 2, "threads");
+  expect_refused(run_with(kModel, {"--threads", "513"}), 2, "threads");
   expect_refused(run_with(kModel, {"--temp", "-1"}), 2, "temp");
 }
 TEST(BadFlag, ContextBeyondMemoryIsRefusedWithTheArithmetic) {
