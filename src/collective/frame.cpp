@@ -41,9 +41,11 @@ tl::unexpected<Error> wrong(Rank source, std::string message) {
 std::string_view operation_name(Operation operation) {
   switch (operation) {
     case Operation::kAllReduce:
-    case Operation::kReduceScatter:
-    case Operation::kReducedGather:
       return "all-reduce";
+    case Operation::kReduceScatter:
+      return "two-phase all-reduce";
+    case Operation::kReducedGather:
+      return "second phase of all-reduce";
     case Operation::kAllGather:
       return "all-gather";
     case Operation::kGather:

@@ -36,7 +36,7 @@ enum class Operation : std::uint8_t {
   kFault,  // the sender gives up the group and blames `subject`; step and sequence say where
 };
 
-// For people; both halves of a long all-reduce are "all-reduce".
+// For people.
 std::string_view operation_name(Operation operation);
 
 struct FrameHeader {

@@ -219,10 +219,10 @@ Status MeshGroup::check_fault(const FrameHeader& header, Rank source) const {
   expected.step = header.step;
   SINEW_TRY(check_frame(header, expected));
   if (header.subject >= size()) {
-    return fail(Error{ErrorCode::kProtocol,
-                      fmt::format("rank {} blames rank {} in a group of {}", source,
-                                  header.subject, size()),
-                      source});
+    return fail(Error{
+        ErrorCode::kProtocol,
+        fmt::format("rank {} blames rank {} in a group of {}", source, header.subject, size()),
+        source});
   }
   return fail(Error{ErrorCode::kPeerLost,
                     fmt::format("rank {} gave up operation #{} of step {} because of rank {}",

@@ -146,6 +146,8 @@ TEST_F(GroupTest, WrongFrames_EachGiveTheirError) {
       {"epoch 3, expected epoch 4", [](FrameHeader& h) { h.epoch = 3; }},
       {"at step 8, expected step 9", [](FrameHeader& h) { h.step = 8; }},
       {"all-reduce #2 of step 9, expected all-reduce #1", [](FrameHeader& h) { h.sequence = 2; }},
+      {"is at two-phase all-reduce #1 of step 9, expected all-reduce",
+       [](FrameHeader& h) { h.operation = Operation::kReduceScatter; }},
       {"is at gather #1", [](FrameHeader& h) { h.operation = Operation::kGather; }},
       {"sent 12 bytes, expected 16", [](FrameHeader& h) { h.length = 12; }},
       {"sent 18446744073709551615 bytes", [](FrameHeader& h) { h.length = ~std::uint64_t{0}; }},
