@@ -101,7 +101,7 @@ run_setup() { # MODEL SETUP FLAGS : the command of one setup
     sinew-*)
       local ranks=${2#sinew-} threads
       threads=${ranks#*x} ranks=${ranks%x*}
-      speeds "$sinew" bench "$1" --ranks "$ranks" --threads "$threads" -p $prompt -n $tokens --json ;;
+      speeds "$sinew" bench "$1" --ranks "$ranks" --threads "$threads" -p $prompt -n $tokens --repeats 1 --json ;;
     llama-rpc-*)
       speeds "$oracle" bench "$1" -p $prompt -n $tokens --rpc "$plugin" --split "${2#llama-rpc-}" \
         --servers 127.0.0.1:$rpc_port,127.0.0.1:$((rpc_port + 1)) ;;
