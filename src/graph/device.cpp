@@ -3,6 +3,8 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
+#include <string_view>
+
 #include "base/assert.h"
 
 namespace sinew {
@@ -12,6 +14,10 @@ namespace {
 // and waking a thread takes longer than that. ggml's pool falls asleep by itself after some time
 // without work.
 constexpr std::uint32_t kPollLevel = 100;
+
+// Of ggml 0.25: refuses the strided inputs of latent attention, and its instructions trap in
+// virtual machines that announce AMX without saving its registers. See docs/decisions.
+constexpr std::string_view kFaultyLayout = "AMX";
 
 void load_backends_once() {
   static const bool loaded = [] {
@@ -95,9 +101,10 @@ Status Device::use_own_threads(int threads) {
   if (threadpool_->pool == nullptr)
     return fail(ErrorCode::kNoMemory, "{} threads could not be started", threads);
   use(backend_.get(), threadpool_->pool);
-  if (extra_buffers != nullptr)
-    for (ggml_backend_buffer_type_t* type = extra_buffers(device_);
-         type != nullptr && *type != nullptr; ++type)
+  if (extra_buffers == nullptr) return {};
+  for (ggml_backend_buffer_type_t* type = extra_buffers(device_);
+       type != nullptr && *type != nullptr; ++type)
+    if (std::string_view(ggml_backend_buft_name(*type)) != kFaultyLayout)
       weight_buffers_.push_back(*type);
   return {};
 }
