@@ -53,4 +53,6 @@ wait "$running" || status=$?
 running=""
 [ "$status" -ne 0 ] && [ "$status" -lt 128 ] || fail "status $status after the network went"
 grep -Eq 'rank [0-3]' "$folder/black.err" || fail "no rank was named"
+# The rank that was waited for, not only that some rank gave up.
+! grep -q 'ended with status' "$folder/black.err" || fail "the late rank was not named"
 echo "ok: a dead network ends in status $status and: $(grep -E 'rank [0-3]' "$folder/black.err" | tail -n 1)"
