@@ -13,9 +13,10 @@ namespace sinew::test {
 namespace {
 
 // Three times the noise of llama.cpp against itself on this prompt (see logits_oracle_test.cpp for
-// how): median KL 3.2e-3, a position's KL 3.2e-2, and the best token changed only where the best
-// two were within 0.10.
-constexpr Tolerance kSmolLm2{1e-2, 1e-1, 0.0, 0.30};
+// how): median KL 3.2e-3, a position's KL 3.2e-2. Its own greedy answer turned at token 19, where
+// its best two are 0.33 apart (older processor's kernels, no flash attention); the gap may be 1.5
+// times that.
+constexpr Tolerance kSmolLm2{1e-2, 1e-1, 0.0, 0.50};
 
 class SmolLm2Oracle : public testing::TestWithParam<int> {
  protected:
