@@ -38,6 +38,7 @@ elseif(SINEW_GGML_SOURCE OR NOT sinew_ggml_prefix)
     add_library(ggml::ggml ALIAS ggml)
   endif()
 else()
+  unset(ggml_DIR CACHE)  # else an older build folder would go on with the library that it found first
   find_package(ggml REQUIRED CONFIG PATHS ${sinew_ggml_prefix} NO_DEFAULT_PATH)
   message(STATUS "ggml: ${SINEW_GGML_VERSION} in the cache (${sinew_ggml_prefix})")
 endif()
