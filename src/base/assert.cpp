@@ -6,7 +6,8 @@
 namespace sinew {
 
 void assertion_failed(const char* condition, const char* file, int line) {
-  std::fprintf(stderr, "sinew: assertion failed: %s (%s:%d): this is a bug of Sinew, please report it\n",
+  std::fprintf(stderr,
+               "sinew: assertion failed: %s (%s:%d): this is a bug of Sinew, please report it\n",
                condition, file, line);
   std::abort();
 }

@@ -103,7 +103,8 @@ Status bench_command(const BenchFlags& flags) {
         (i + 1) % engine->vocabulary_size();  // so that nothing is found in the cache
     request.tokens_max = flags.answer_tokens;
     SINEW_ASSIGN(const GenerationResult result,
-                 engine->generate(request, [](TokenId) { return true; }));
+                 engine->generate(
+                     request, [](TokenId) { return true; }, [] { return true; }));
     if (i < 0) continue;
     prefill.push_back(static_cast<double>(result.prompt_tokens) / result.prefill_seconds);
     decode.push_back(static_cast<double>(result.answer_tokens - 1) / result.decode_seconds);

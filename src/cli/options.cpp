@@ -37,7 +37,7 @@ void ModelFlags::add_to(CLI::App& app) {
 Result<LaunchOptions> ModelFlags::launch_options() const {
   LaunchOptions options;
   options.model_path = model;
-  const int count = ranks != 0 ? ranks : std::max(1, static_cast<int>(shares.size()));
+  const int count = ranks.value_or(std::max(1, static_cast<int>(shares.size())));
   if (count < 1 || count > kRankCountMax)
     return fail(ErrorCode::kUsage, "--ranks {} is not possible; 1 to {} are", count, kRankCountMax);
   if (!shares.empty() && shares.size() != static_cast<std::size_t>(count))

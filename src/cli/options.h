@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace sinew {
 // bench.
 struct ModelFlags {
   std::string model;
-  int ranks = 0;  // 0: as many as there are shares, else 1
+  std::optional<int> ranks = {};  // as many as there are shares, else 1
   std::vector<double> shares;
   int threads = 0;  // of each rank; 0: the cores divided by the ranks
   std::string link = "shm";

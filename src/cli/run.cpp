@@ -53,10 +53,14 @@ class Speaker {
       readable = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
                  std::fflush(stdout) == 0;
     };
-    auto result = model_.engine->generate(request, [&](TokenId token) {
-      say(stream.add(token).text);
-      return readable && interrupts() == 0;
-    });
+    const auto wanted = [&] { return readable && interrupts() == 0; };
+    auto result = model_.engine->generate(
+        request,
+        [&](TokenId token) {
+          say(stream.add(token).text);
+          return wanted();
+        },
+        wanted);
     say(stream.finish());
     if (!answer.text.empty() && !answer.text.ends_with('\n')) std::fputc('\n', stdout);
     std::fflush(stdout);
@@ -160,7 +164,8 @@ Result<std::string> bundled_model() {
 }  // namespace
 
 Status run_command(const RunFlags& flags) {
-  SINEW_TRY(check_sampling(flags.sampling.params));
+  if (Status sampling = check_sampling(flags.sampling.params); !sampling)
+    return fail(ErrorCode::kUsage, "{}", sampling.error().message);
   if (flags.tokens_max < -1) return fail(ErrorCode::kUsage, "-n {} is negative", flags.tokens_max);
   watch_interrupts();
   SINEW_ASSIGN(LoadedModel model, LoadedModel::load(flags.model));

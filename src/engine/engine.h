@@ -42,12 +42,14 @@ class Engine {
   virtual std::int64_t context() const = 0;  // tokens of prompt and answer together
   virtual int vocabulary_size() const = 0;
 
-  // Blocks until the answer ends. `on_token` is called on the calling thread for every token of the
-  // answer; returning false cancels (FinishReason::kCancelled). An error (kPeerLost, kDeadline, ..)
-  // names rank and cause; the tokens delivered before it stand. kInvalidRequest if the prompt does
-  // not fit the context.
+  // Blocks until the answer ends. `on_token` is called for every token of the answer; returning
+  // false cancels. `wanted` is asked about ten times a second, also while the prompt is computed,
+  // and cancels by false, too (FinishReason::kCancelled). Both are called on the calling thread. An
+  // error (kPeerLost, kDeadline, ..) names rank and cause; the tokens delivered before it stand.
+  // kInvalidRequest if the prompt does not fit the context.
   virtual Result<GenerationResult> generate(const GenerationRequest& request,
-                                            const std::function<bool(TokenId)>& on_token) = 0;
+                                            const std::function<bool(TokenId)>& on_token,
+                                            const std::function<bool()>& wanted) = 0;
 
   // Ok, or why the engine cannot serve any more.
   virtual Status health() const = 0;

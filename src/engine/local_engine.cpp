@@ -13,6 +13,9 @@ namespace {
 // MiB.
 constexpr std::uint64_t kRankOverheadBytes = 128u << 20;
 
+// How often a caller is asked whether it still wants the answer.
+constexpr std::chrono::milliseconds kWantedInterval{100};
+
 // All local ranks share this machine's memory.
 Status check_memory(const ModelSpec& spec, const std::vector<BoundTensor>& bound, const Plan& plan,
                     std::int64_t cells) {
@@ -73,7 +76,8 @@ Status LocalEngine::check_prompt(std::size_t tokens) const {
 }
 
 Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
-                                               const std::function<bool(TokenId)>& on_token) {
+                                               const std::function<bool(TokenId)>& on_token,
+                                               const std::function<bool()>& wanted) {
   SINEW_TRY(check_prompt(request.prompt.size()));
   SINEW_TRY(check_sampling(request.sampling));
   for (const TokenId token : request.prompt)
@@ -82,18 +86,22 @@ Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
                   spec_.vocabulary);
   SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request}));
   bool cancelled = false;
+  const auto cancel_unless = [&](bool go_on) {
+    if (go_on || cancelled) return;
+    cancelled = true;
+    supervisor_->cancel();
+  };
   while (true) {
-    SINEW_ASSIGN(const ControlMessage event, supervisor_->next_event());
-    if (const auto* done = std::get_if<DoneMessage>(&event)) {
+    SINEW_ASSIGN(const std::optional<ControlMessage> event,
+                 supervisor_->next_event(kWantedInterval));
+    if (!event) {
+      cancel_unless(wanted());
+    } else if (const auto* done = std::get_if<DoneMessage>(&*event)) {
       GenerationResult result = done->result;
       if (cancelled) result.reason = FinishReason::kCancelled;
       return result;
-    }
-    const auto* token = std::get_if<TokenMessage>(&event);
-    if (token == nullptr || cancelled) continue;
-    if (!on_token(token->token)) {
-      cancelled = true;
-      supervisor_->cancel();
+    } else if (const auto* token = std::get_if<TokenMessage>(&*event); token && !cancelled) {
+      cancel_unless(on_token(token->token));
     }
   }
 }
@@ -111,9 +119,11 @@ Result<std::vector<float>> LocalEngine::evaluate(const std::vector<TokenId>& tok
                    std::move(request)}));
   std::vector<float> logits;
   while (true) {
-    SINEW_ASSIGN(const ControlMessage event, supervisor_->next_event());
-    if (std::holds_alternative<DoneMessage>(event)) return logits;
-    if (const auto* piece = std::get_if<LogitsMessage>(&event))
+    SINEW_ASSIGN(const std::optional<ControlMessage> event,
+                 supervisor_->next_event(kWantedInterval));
+    if (!event) continue;
+    if (std::holds_alternative<DoneMessage>(*event)) return logits;
+    if (const auto* piece = std::get_if<LogitsMessage>(&*event))
       logits.insert(logits.end(), piece->values.begin(), piece->values.end());
   }
 }

@@ -21,7 +21,8 @@ class LocalEngine : public Engine {
   std::int64_t context() const override { return options_.context; }
   int vocabulary_size() const override { return spec_.vocabulary; }
   Result<GenerationResult> generate(const GenerationRequest& request,
-                                    const std::function<bool(TokenId)>& on_token) override;
+                                    const std::function<bool(TokenId)>& on_token,
+                                    const std::function<bool()>& wanted) override;
   Status health() const override { return supervisor_->health(); }
 
   // Logits of the last token, or of every token: [tokens][vocabulary]. What the cache holds of the

@@ -121,15 +121,16 @@ void Supervisor::cancel() {
     children_.front().closed = true;
 }
 
-Result<ControlMessage> Supervisor::next_event() {
+Result<std::optional<ControlMessage>> Supervisor::next_event(std::chrono::milliseconds longest) {
   std::unique_lock lock(mutex_);
-  while (events_.empty()) {
-    if (failure_) return fail(*failure_);
-    changed_.wait_for(lock, std::chrono::seconds(1));
+  changed_.wait_for(lock, longest, [&] { return !events_.empty() || failure_.has_value(); });
+  if (!events_.empty()) {
+    ControlMessage event = std::move(events_.front());
+    events_.pop_front();
+    return std::optional<ControlMessage>(std::move(event));
   }
-  ControlMessage event = std::move(events_.front());
-  events_.pop_front();
-  return event;
+  if (failure_) return fail(*failure_);
+  return std::optional<ControlMessage>();
 }
 
 Status Supervisor::health() const {
@@ -213,6 +214,7 @@ void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
     events_.push_back(children_.front().status.last_request);
     changed_.notify_all();
   } else if (auto* failed = std::get_if<FailedMessage>(&message)) {
+    child.failed = true;
     const ErrorCode code = failed->error.code;
     const bool blames_other = (code == ErrorCode::kPeerLost || code == ErrorCode::kDeadline) &&
                               failed->error.rank != rank;
@@ -242,11 +244,14 @@ void Supervisor::look_at(Child& child, Rank rank, Clock::time_point now) {
                              : ""));
         return;
       case ChildEvent::Kind::kStopped:
-        note(Evidence::kStopped, ErrorCode::kPeerLost, rank,
-             fmt::format("was stopped by {}", signal_name(event->value)));
-        return;
+        child.stopped_by = event->value;
+        break;
+      case ChildEvent::Kind::kContinued:
+        child.stopped_by = 0;
+        break;
       case ChildEvent::Kind::kExited:
         child.reaped = true;
+        if (child.failed) return;
         note(Evidence::kExited, ErrorCode::kPeerLost, rank,
              fmt::format("ended with status {}", event->value));
         return;
@@ -259,6 +264,10 @@ void Supervisor::look_at_silence(Child& child, Rank rank, Clock::time_point now)
   const auto seconds = [](auto duration) {
     return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
   };
+  // A rank that is stopped for a moment goes on as if nothing had been.
+  if (child.stopped_by != 0 && now - child.last_heard > kSilenceSuspect)
+    note(Evidence::kStopped, ErrorCode::kPeerLost, rank,
+         fmt::format("was stopped by {}", signal_name(child.stopped_by)));
   if (now - child.last_heard > kSilenceMax)
     note(Evidence::kSilent, ErrorCode::kPeerLost, rank,
          fmt::format("has given no sign of life for {} s", seconds(now - child.last_heard)));
@@ -303,7 +312,8 @@ void Supervisor::end_children() {
     // After a failure there is nothing to wait for, and a stopped rank would not end by itself.
     while (!child.reaped && !failure_ && Clock::now() < deadline) {
       const auto event = poll_child(child.status.process);
-      child.reaped = event && event->kind != ChildEvent::Kind::kStopped;
+      child.reaped = event && (event->kind == ChildEvent::Kind::kExited ||
+                               event->kind == ChildEvent::Kind::kKilled);
       if (!child.reaped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     if (!child.reaped) kill_child(child.status.process);

@@ -58,9 +58,9 @@ class Supervisor {
   // Begins a request on all ranks. Then `next_event` until the DoneMessage.
   Status begin(BeginMessage request);
   void cancel();
-  // Rank 0's next token, logits, or, once all ranks are done, the DoneMessage. Ends with an error
-  // at the latest when the monitor gives a rank up.
-  Result<ControlMessage> next_event();
+  // Rank 0's next token, logits, or, once all ranks are done, the DoneMessage; nothing if none
+  // comes within `longest`. An error at the latest when the monitor gives a rank up.
+  Result<std::optional<ControlMessage>> next_event(std::chrono::milliseconds longest);
   Status health() const;
   std::vector<RankStatus> ranks() const;
 
@@ -76,7 +76,7 @@ class Supervisor {
     kBlamesOther
   };
   struct Trouble {
-    Evidence evidence;
+    Evidence evidence = Evidence::kExited;
     Error error;
   };
   struct Child {
@@ -88,6 +88,8 @@ class Supervisor {
     std::optional<std::uint16_t> port;
     bool done = true;  // with the current request
     bool reaped = false;
+    bool failed = false;  // it said why it ends
+    int stopped_by = 0;   // signal, while it is stopped
     bool closed = false;  // its end of the control socket
   };
 

@@ -15,8 +15,7 @@ namespace {
 // without work.
 constexpr std::uint32_t kPollLevel = 100;
 
-// Of ggml 0.25: refuses the strided inputs of latent attention, and its instructions trap in
-// virtual machines that announce AMX without saving its registers. See docs/decisions.
+// Of ggml 0.25: refuses the strided inputs of latent attention. See docs/decisions.
 constexpr std::string_view kFaultyLayout = "AMX";
 
 void load_backends_once() {

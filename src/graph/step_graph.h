@@ -31,7 +31,7 @@ std::int64_t padded_cells(std::int64_t length, std::int64_t context);
 struct RankModel {
   const ModelSpec& spec;
   const Plan& plan;
-  Rank rank;
+  Rank rank = 0;
   const Device& device;
   const Weights& weights;
   const KvCache& cache;

@@ -100,11 +100,12 @@ Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& 
 
 std::optional<ChildEvent> poll_child(pid_t child) {
   int status = 0;
-  const pid_t which = ::waitpid(child, &status, WNOHANG | WUNTRACED);
+  const pid_t which = ::waitpid(child, &status, WNOHANG | WUNTRACED | WCONTINUED);
   if (which != child) return std::nullopt;
   if (WIFEXITED(status)) return ChildEvent{ChildEvent::Kind::kExited, WEXITSTATUS(status)};
   if (WIFSIGNALED(status)) return ChildEvent{ChildEvent::Kind::kKilled, WTERMSIG(status)};
   if (WIFSTOPPED(status)) return ChildEvent{ChildEvent::Kind::kStopped, WSTOPSIG(status)};
+  if (WIFCONTINUED(status)) return ChildEvent{ChildEvent::Kind::kContinued, SIGCONT};
   return std::nullopt;
 }
 

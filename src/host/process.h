@@ -37,7 +37,8 @@ Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& 
 
 // What became of a child since the last look.
 struct ChildEvent {
-  enum class Kind : std::uint8_t { kExited, kKilled, kStopped } kind;
+  enum class Kind : std::uint8_t { kExited, kKilled, kStopped, kContinued };
+  Kind kind = Kind::kExited;
   int value = 0;  // exit status, or signal number
 };
 // Does not wait. A child that exited or was killed is reaped.

@@ -52,7 +52,8 @@ std::int64_t dimension_size(const ModelSpec& spec, Dimension dimension);
 // A declared tensor and where the file has it.
 struct BoundTensor {
   TensorDecl decl;
-  const TensorInfo* info;  // points into the GgufModel it was bound to, which must outlive it
+  const TensorInfo* info =
+      nullptr;  // points into the GgufModel it was bound to, which must outlive it
 };
 
 // Matches the table against the file: every required tensor is there with the declared shape and a

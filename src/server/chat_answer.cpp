@@ -99,13 +99,17 @@ void ChatAnswerer::answer(const Job& job, AnswerSink& sink) const {
   AnswerStream text(model_.tokenizer, job.request.stop);
   Delivery delivery(job, sink);
   bool stopped = false;  // by a stop string
-  const auto result = model_.engine.generate(generation, [&](TokenId token) {
-    if (stopping_.load() || !sink.wanted()) return false;
-    const AnswerStream::Piece piece = text.add(token);
-    delivery.add(piece.text);
-    stopped = piece.stopped;
-    return !stopped;
-  });
+  const auto wanted = [&] { return !stopping_.load() && sink.wanted(); };
+  const auto result = model_.engine.generate(
+      generation,
+      [&](TokenId token) {
+        if (!wanted()) return false;
+        const AnswerStream::Piece piece = text.add(token);
+        delivery.add(piece.text);
+        stopped = piece.stopped;
+        return !stopped;
+      },
+      wanted);
   if (!result) {
     spdlog::error("{}: {}", job.identity.id, result.error().message);
     return sink.fail(to_api_error(result.error()));

@@ -227,7 +227,7 @@ void Vocabulary::make_pieces(const std::vector<std::string>& texts) {
     } else if (kind == Kind::kNormal) {
       // A normal token outside of the alphabet can only have come from text that was added as it
       // is.
-      pieces_[i] = bytes ? std::move(*bytes) : text;
+      pieces_[i] = bytes ? *bytes : text;
     }
   }
 }

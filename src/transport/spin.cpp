@@ -7,10 +7,11 @@
 namespace sinew {
 namespace {
 
-// Where every rank has a core, the first turns keep it: a peer that is about to answer is met at once.
+// Where every rank has a core, the first turns keep it: a peer that is about to answer is met at
+// once.
 constexpr std::chrono::microseconds kPauseLength{5};
-// The later turns offer the core to others. On an idle core that costs a microsecond; on a busy one the
-// awaited rank may be the one that waits for this very core.
+// The later turns offer the core to others. On an idle core that costs a microsecond; on a busy one
+// the awaited rank may be the one that waits for this very core.
 constexpr std::chrono::microseconds kSpinLength{60};
 
 int usable_cores() {

@@ -1,3 +1,4 @@
+// GGUF's tensor types against ggml's.
 #include <ggml.h>
 #include <gtest/gtest.h>
 

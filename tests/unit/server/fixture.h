@@ -35,10 +35,11 @@ class FakeEngine final : public Engine {
   }
 
   Result<GenerationResult> generate(const GenerationRequest& request,
-                                    const std::function<bool(TokenId)>& on_token) override {
+                                    const std::function<bool(TokenId)>& on_token,
+                                    const std::function<bool()>& wanted) override {
     last_request = request;
     ++running;
-    const auto result = speak(request, on_token);
+    const auto result = speak(request, on_token, wanted);
     --running;
     ++finished;
     return result;
@@ -57,10 +58,19 @@ class FakeEngine final : public Engine {
 
  private:
   Result<GenerationResult> speak(const GenerationRequest& request,
-                                 const std::function<bool(TokenId)>& on_token) {
+                                 const std::function<bool(TokenId)>& on_token,
+                                 const std::function<bool()>& wanted) {
     GenerationResult result;
     result.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-    std::this_thread::sleep_for(prefill_time);
+    const auto prefilled = std::chrono::steady_clock::now() + prefill_time;
+    while (std::chrono::steady_clock::now() < prefilled) {
+      if (!wanted()) {
+        cancelled = true;
+        result.reason = FinishReason::kCancelled;
+        return result;
+      }
+      std::this_thread::sleep_for(10ms);
+    }
     for (std::size_t i = 0; endless || i < answer.size(); ++i) {
       if (fails_at == i) return fail(ErrorCode::kPeerLost, "rank 1 died: start it again");
       if (!endless && result.answer_tokens == request.tokens_max) {

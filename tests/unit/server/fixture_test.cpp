@@ -1,3 +1,4 @@
+// The server tests' own client and fake engine.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

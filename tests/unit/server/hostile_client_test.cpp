@@ -1,3 +1,4 @@
+// The server against clients that are slow, broken or malicious.
 #include <vector>
 
 #include "sample/random.h"

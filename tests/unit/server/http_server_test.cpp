@@ -160,6 +160,16 @@ TEST_F(ServerTest, Disconnect_CancelsTheGeneration) {
   }
 }
 
+TEST_F(ServerTest, DisconnectDuringPrefill_CancelsBeforeTheFirstToken) {
+  engine->prefill_time = 20s;
+  start();
+  RawClient client(port());
+  client.send(post_chat(chat_body(R"("stream":true)")));
+  ASSERT_TRUE(eventually([&] { return engine->running == 1; }));
+  client.close();
+  EXPECT_TRUE(eventually([&] { return engine->cancelled.load(); }, 2s));
+}
+
 TEST_F(ServerTest, ClientThatNeverReads_IsGivenUp_OthersAreServed) {
   options.pending_bytes_max = 64 << 10;
   options.write_timeout = 300ms;
