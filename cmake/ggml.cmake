@@ -7,6 +7,7 @@ option(SINEW_SYSTEM_GGML "Use the system's ggml" OFF)
 set(SINEW_GGML_SOURCE "" CACHE PATH "Source tree of ggml")
 set(SINEW_GGML_VERSION 0.25.1)
 
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tools/deps tools/ggml_prelude.h)
 set(sinew_ggml_prefix "")
 if(NOT SINEW_SYSTEM_GGML AND NOT SINEW_GGML_SOURCE)
   execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/deps ggml

@@ -3,8 +3,6 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
-#include <string_view>
-
 #include "base/assert.h"
 
 namespace sinew {
@@ -14,9 +12,6 @@ namespace {
 // and waking a thread takes longer than that. ggml's pool falls asleep by itself after some time
 // without work.
 constexpr std::uint32_t kPollLevel = 100;
-
-// Of ggml 0.25: refuses the strided inputs of latent attention. See docs/decisions.
-constexpr std::string_view kFaultyLayout = "AMX";
 
 void load_backends_once() {
   static const bool loaded = [] {
@@ -103,8 +98,7 @@ Status Device::use_own_threads(int threads) {
   if (extra_buffers == nullptr) return {};
   for (ggml_backend_buffer_type_t* type = extra_buffers(device_);
        type != nullptr && *type != nullptr; ++type)
-    if (std::string_view(ggml_backend_buft_name(*type)) != kFaultyLayout)
-      weight_buffers_.push_back(*type);
+    weight_buffers_.push_back(*type);
   return {};
 }
 

@@ -17,7 +17,7 @@ bool multiplies_from(const Device& device, ggml_backend_buffer_type_t type, cons
   ggml_tensor* weight =
       ggml_new_tensor(context.get(), static_cast<ggml_type>(item.type), 4, item.shape.data());
   ggml_tensor* product = nullptr;
-  if (item.shape[2] > 1) {
+  if (item.use == TensorUse::kExperts) {
     ggml_tensor* input =
         ggml_new_tensor_3d(context.get(), GGML_TYPE_F32, item.shape[0], 1, kProbeTokens);
     ggml_tensor* experts = ggml_new_tensor_2d(context.get(), GGML_TYPE_I32, 1, kProbeTokens);
@@ -34,16 +34,8 @@ bool multiplies_from(const Device& device, ggml_backend_buffer_type_t type, cons
   return supported;
 }
 
-// Experts and plain matrices may be laid out for multiplication alone; the embedding is also looked
-// up by rows, per-head matrices (three dimensions) are multiplied in a batch, and vectors are not
-// multiplied.
-bool multiplied_only(const LoadItem& item) {
-  if (item.name == "token_embd.weight" || item.shape[1] == 1) return false;
-  return item.shape[2] == 1 || item.name.find("_exps.") != std::string::npos;
-}
-
 ggml_backend_buffer_type_t choose_buffers(const Device& device, const LoadItem& item) {
-  if (multiplied_only(item))
+  if (item.use != TensorUse::kOther)
     for (ggml_backend_buffer_type_t type : device.weight_buffers())
       if (multiplies_from(device, type, item)) return type;
   return device.default_buffers();

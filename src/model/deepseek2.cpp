@@ -29,12 +29,14 @@ std::vector<TensorDecl> declare_deepseek2(const ModelSpec& spec) {
     table.push_back(mirrored(blk + "attn_kv_a_mqa.weight",
                              {embedding, latent.kv_rank + spec.rope.dimensions, 1, 1}));
     table.push_back(float_vector(blk + "attn_kv_a_norm.weight", latent.kv_rank));
-    table.push_back(split(blk + "attn_k_b.weight",
-                          {latent.nope_dimensions, latent.kv_rank, spec.heads, 1},
-                          Dimension::kHeads, 2));
-    table.push_back(split(blk + "attn_v_b.weight",
-                          {latent.kv_rank, latent.value_dimensions, spec.heads, 1},
-                          Dimension::kHeads, 2));
+    table.push_back(used_as(
+        TensorUse::kOther,
+        split(blk + "attn_k_b.weight", {latent.nope_dimensions, latent.kv_rank, spec.heads, 1},
+              Dimension::kHeads, 2)));
+    table.push_back(used_as(
+        TensorUse::kOther,
+        split(blk + "attn_v_b.weight", {latent.kv_rank, latent.value_dimensions, spec.heads, 1},
+              Dimension::kHeads, 2)));
     table.push_back(split(blk + "attn_output.weight", {value_columns, embedding, 1, 1},
                           Dimension::kHeads, 0, spec.value_dimensions));
     table.push_back(float_vector(blk + "ffn_norm.weight", embedding));
@@ -45,15 +47,18 @@ std::vector<TensorDecl> declare_deepseek2(const ModelSpec& spec) {
     }
     table.push_back(mirrored(blk + "ffn_gate_inp.weight", {embedding, experts.count, 1, 1}));
     table.push_back(optional(float_vector(blk + "exp_probs_b.bias", experts.count)));
-    table.push_back(split(blk + "ffn_gate_exps.weight",
-                          {embedding, experts.columns, experts.count, 1}, Dimension::kExpertColumns,
-                          1));
-    table.push_back(split(blk + "ffn_up_exps.weight",
-                          {embedding, experts.columns, experts.count, 1}, Dimension::kExpertColumns,
-                          1));
-    table.push_back(split(blk + "ffn_down_exps.weight",
-                          {experts.columns, embedding, experts.count, 1}, Dimension::kExpertColumns,
-                          0));
+    table.push_back(
+        used_as(TensorUse::kExperts,
+                split(blk + "ffn_gate_exps.weight", {embedding, experts.columns, experts.count, 1},
+                      Dimension::kExpertColumns, 1)));
+    table.push_back(
+        used_as(TensorUse::kExperts,
+                split(blk + "ffn_up_exps.weight", {embedding, experts.columns, experts.count, 1},
+                      Dimension::kExpertColumns, 1)));
+    table.push_back(
+        used_as(TensorUse::kExperts,
+                split(blk + "ffn_down_exps.weight", {experts.columns, embedding, experts.count, 1},
+                      Dimension::kExpertColumns, 0)));
     if (experts.shared > 0)
       declare_feed_forward(blk + "ffn_", "_shexp", embedding,
                            std::int64_t{experts.shared} * experts.columns,

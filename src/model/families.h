@@ -16,6 +16,7 @@ TensorDecl float_vector(std::string name, std::int64_t size);  // a norm or a bi
 // Split along `axis`; one index of `dimension` owns `elements` elements of it.
 TensorDecl split(std::string name, std::array<std::int64_t, 4> shape, Dimension dimension, int axis,
                  std::int64_t elements = 1);
+TensorDecl used_as(TensorUse use, TensorDecl decl);
 TensorDecl optional(TensorDecl decl);
 // Embedding, final norm and output layer, which all families share.
 void declare_ends(const ModelSpec& spec, std::vector<TensorDecl>& table);

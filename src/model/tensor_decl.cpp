@@ -158,6 +158,7 @@ TensorDecl mirrored(std::string name, std::array<std::int64_t, 4> shape) {
 TensorDecl float_vector(std::string name, std::int64_t size) {
   TensorDecl decl = mirrored(std::move(name), {size, 1, 1, 1});
   decl.float_only = true;
+  decl.use = TensorUse::kOther;
   return decl;
 }
 
@@ -168,14 +169,20 @@ TensorDecl split(std::string name, std::array<std::int64_t, 4> shape, Dimension 
   return decl;
 }
 
+TensorDecl used_as(TensorUse use, TensorDecl decl) {
+  decl.use = use;
+  return decl;
+}
+
 TensorDecl optional(TensorDecl decl) {
   decl.required = false;
   return decl;
 }
 
 void declare_ends(const ModelSpec& spec, std::vector<TensorDecl>& table) {
-  table.push_back(split("token_embd.weight", {spec.embedding, spec.vocabulary, 1, 1},
-                        Dimension::kVocabulary, 1));
+  table.push_back(
+      used_as(TensorUse::kOther, split("token_embd.weight", {spec.embedding, spec.vocabulary, 1, 1},
+                                       Dimension::kVocabulary, 1)));
   table.push_back(float_vector("output_norm.weight", spec.embedding));
   if (!spec.tied_output)
     table.push_back(

@@ -34,11 +34,19 @@ struct SplitRule {
       1;  // elements along `axis` that belong to one index of the dimension
 };
 
+// What a tensor is for: devices may keep what is only multiplied in a layout of its own.
+enum class TensorUse : std::uint8_t {
+  kMatrix,   // multiplied with contiguous activations of [elements, tokens]
+  kExperts,  // a matrix for each expert, multiplied by choice
+  kOther,    // looked up by rows, multiplied head by head, or a vector
+};
+
 // One tensor that a family needs.
 struct TensorDecl {
   std::string name;
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};
   SplitRule split;
+  TensorUse use = TensorUse::kMatrix;
   bool required = true;
   bool float_only = false;  // norms, biases and routers, which are used as F32
 };

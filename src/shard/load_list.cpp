@@ -10,7 +10,8 @@ std::vector<LoadItem> make_load_list(const std::vector<BoundTensor>& tensors, co
   for (const BoundTensor& tensor : tensors) {
     const TensorInfo& info = *tensor.info;
     const SplitRule& rule = tensor.decl.split;
-    LoadItem item{tensor.decl.name, info.type, tensor.decl.shape, info.part, info.offset, {}};
+    LoadItem item{tensor.decl.name, tensor.decl.use, info.type, tensor.decl.shape,
+                  info.part,        info.offset,     {}};
     if (rule.mirrored) {
       item.bytes = slice_bytes(info, 3, {0, tensor.decl.shape[3]});
     } else {

@@ -12,6 +12,7 @@ namespace sinew {
 // One tensor of one rank: what to call it, its local shape, and which bytes of which file it is.
 struct LoadItem {
   std::string name;
+  TensorUse use = TensorUse::kMatrix;
   TensorType type = TensorType::kF32;
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};  // of the slice
   std::uint32_t part = 0;                         // file of a split model
