@@ -1,11 +1,26 @@
 /* Included in front of every file of ggml by `tools/deps ggml`, on x86-64 alone.
 
-   GCC 12 tells its optimiser that _tile_loadconfig reads the first 8 of the 64 bytes of a tile configuration, so the
-   stores to the rest are dropped and the first tile instruction traps (SIGILL). This names all 64. */
+   The AMX intrinsics of GCC 12 do not tell its optimiser which memory they touch: it drops stores to a tile
+   configuration, so that the first tile instruction traps (SIGILL), and may move other stores past the loads that need
+   them. These are the same instructions with their memory named. */
 #pragma once
 #if defined(__AMX_TILE__) && defined(__GNUC__) && !defined(__clang__)
 #include <immintrin.h>
 #undef _tile_loadconfig
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_stream_loadd
+#define SINEW_TILE_LOAD(name, tile, base, stride)                            \
+  __asm__ volatile(name "\t(%0,%1,1), %%tmm" #tile                           \
+                   :                                                         \
+                   : "r"((const void*)(base)), "r"((long)(stride)) : "memory")
+#define SINEW_TILE_STORE(tile, base, stride)                                 \
+  __asm__ volatile("tilestored\t%%tmm" #tile ", (%0,%1,1)"                   \
+                   :                                                         \
+                   : "r"((void*)(base)), "r"((long)(stride)) : "memory")
 #define _tile_loadconfig(config) \
   __asm__ volatile("ldtilecfg\t%0" : : "m"(*(const unsigned char(*)[64])(const void*)(config)))
+#define _tile_loadd(tile, base, stride) SINEW_TILE_LOAD("tileloadd", tile, base, stride)
+#define _tile_stream_loadd(tile, base, stride) SINEW_TILE_LOAD("tileloaddt1", tile, base, stride)
+#define _tile_stored(tile, base, stride) SINEW_TILE_STORE(tile, base, stride)
 #endif
