@@ -61,7 +61,10 @@ Status read_slice(const ModelFile& file, const LoadItem& item, std::span<std::by
 
 Status load_weights(const ModelFile& file, const std::vector<LoadItem>& items,
                     const Weights& weights, const std::function<void(std::uint64_t)>& progress) {
+  std::uint64_t largest = 0;
+  for (const LoadItem& item : items) largest = std::max(largest, item.bytes.total());
   std::vector<std::byte> slice;
+  slice.reserve(largest);  // growing would hold two slices for a moment
   std::uint64_t loaded = 0;
   for (const LoadItem& item : items) {
     slice.resize(item.bytes.total());

@@ -14,7 +14,8 @@ namespace sinew {
 Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile file;
   file.path_ = path;
-  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: to open a pipe that nobody writes to would wait for ever.
+  file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.descriptor_ < 0) {
     if (errno == ENOENT) return fail(ErrorCode::kNotFound, "{}: there is no such file", path);
     return fail(ErrorCode::kIo, "{}: cannot be opened: {}", path, std::strerror(errno));

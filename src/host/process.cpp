@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
 #include <mach/mach.h>
+#include <sys/resource.h>
 #include <sys/sysctl.h>
 #else
 #include <sched.h>
@@ -156,6 +156,25 @@ Result<std::string> own_program() {
 #endif
 }
 
+namespace {
+
+#ifndef __APPLE__
+// The number behind `key` in a file of lines "Key:   123 kB", in bytes; 0 if it is not there.
+std::uint64_t proc_bytes(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  std::string word;
+  std::string rest;
+  while (file >> word) {
+    std::uint64_t kib = 0;
+    if (word == key && file >> kib) return kib * 1024;
+    std::getline(file, rest);
+  }
+  return 0;
+}
+#endif
+
+}  // namespace
+
 std::uint64_t available_memory() {
 #ifdef __APPLE__
   vm_statistics64_data_t pages;
@@ -167,25 +186,18 @@ std::uint64_t available_memory() {
                                     pages.purgeable_count) *
          static_cast<std::uint64_t>(::getpagesize());
 #else
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  std::uint64_t kib = 0;
-  std::string unit;
-  while (file >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024;
-    std::getline(file, unit);
-  }
-  return 0;
+  return proc_bytes("/proc/meminfo", "MemAvailable:");
 #endif
 }
 
 std::uint64_t peak_resident_bytes() {
+#ifdef __APPLE__
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-#ifdef __APPLE__
   return static_cast<std::uint64_t>(usage.ru_maxrss);
 #else
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  // Not getrusage: Linux counts there what the parent had in memory when it started this program.
+  return proc_bytes("/proc/self/status", "VmHWM:");
 #endif
 }
 

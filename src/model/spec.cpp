@@ -52,9 +52,9 @@ class SpecReader {
     const std::int64_t number = keep(std::move(value));
     if (status_ && (number < low || number > kDimensionMax)) {
       reject(key, fmt::format("is {}, outside {} .. {}", number, low, kDimensionMax));
-      return 1;
     }
-    return static_cast<int>(number);
+    // After an error no value counts, but families go on to divide by some of them.
+    return status_ ? static_cast<int>(number) : 1;
   }
   template <typename T>
   T keep(Result<T> value) {
@@ -221,6 +221,10 @@ Result<ModelSpec> read_spec(const GgufModel& model) {
                metadata.string_or("general.name",
                                   model.path().substr(slash == std::string::npos ? 0 : slash + 1)));
   const int blocks = reader.dimension("block_count");
+  // Before a table of so many layers is made.
+  if (static_cast<std::size_t>(blocks) > model.tensors().size())
+    reader.reject("block_count", fmt::format("is {}, but the file holds {} tensors in all", blocks,
+                                             model.tensors().size()));
   const int predict_layers = reader.dimension_or("nextn_predict_layers", 0);
   spec.layers = blocks - predict_layers;
   if (spec.layers < 1) reader.reject("nextn_predict_layers", "leaves no layers");

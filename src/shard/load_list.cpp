@@ -38,15 +38,26 @@ struct Interval {
   Rank rank;
 };
 
-const LoadItem* find_item(const std::vector<LoadItem>& list, const std::string& name) {
-  const auto found = std::find_if(list.begin(), list.end(),
-                                  [&](const LoadItem& item) { return item.name == name; });
-  return found == list.end() ? nullptr : &*found;
+// What a rank reads of the tensor. Null if it is nothing; an error if it reads twice or elsewhere.
+Result<const LoadItem*> find_item(const BoundTensor& tensor, const std::vector<LoadItem>& list,
+                                  std::size_t rank) {
+  const LoadItem* found = nullptr;
+  for (const LoadItem& item : list) {
+    if (item.name != tensor.decl.name) continue;
+    if (found != nullptr)
+      return fail(ErrorCode::kInternal, "rank {} reads tensor '{}' twice", rank, item.name);
+    if (item.part != tensor.info->part || item.file_offset != tensor.info->offset ||
+        item.type != tensor.info->type)
+      return fail(ErrorCode::kInternal, "rank {} reads tensor '{}' at byte {} of part {}, not {}",
+                  rank, item.name, item.file_offset, item.part, tensor.info->offset);
+    found = &item;
+  }
+  return found;
 }
 
 Status check_mirrored(const BoundTensor& tensor, const std::vector<std::vector<LoadItem>>& lists) {
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
-    const LoadItem* item = find_item(lists[rank], tensor.decl.name);
+    SINEW_ASSIGN(const LoadItem* const item, find_item(tensor, lists[rank], rank));
     if (item == nullptr || item->bytes.offset != 0 || item->bytes.total() != tensor.info->bytes)
       return fail(ErrorCode::kInternal, "rank {} does not hold all of mirrored tensor '{}'", rank,
                   tensor.decl.name);
@@ -57,7 +68,7 @@ Status check_mirrored(const BoundTensor& tensor, const std::vector<std::vector<L
 Status check_split(const BoundTensor& tensor, const std::vector<std::vector<LoadItem>>& lists) {
   std::vector<Interval> intervals;
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
-    const LoadItem* item = find_item(lists[rank], tensor.decl.name);
+    SINEW_ASSIGN(const LoadItem* const item, find_item(tensor, lists[rank], rank));
     if (item == nullptr) continue;
     for (std::uint64_t i = 0; i < item->bytes.count; ++i) {
       const std::uint64_t begin = item->bytes.offset + i * item->bytes.stride_bytes;
