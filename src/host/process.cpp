@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,13 +12,13 @@
 #include <climits>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
 #include <mach/mach.h>
-#include <sys/resource.h>
 #include <sys/sysctl.h>
 #else
 #include <sched.h>
@@ -31,6 +32,21 @@ namespace {
 // Descriptors handed to a child are first moved above those they become in it.
 constexpr int kFirstChildDescriptor = 3;
 constexpr int kDescriptorsAbove = 64;
+
+#ifndef __APPLE__
+// The number behind `key` in a file of lines "Key:   123 kB", in bytes; 0 if it is not there.
+std::uint64_t proc_bytes(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  std::string word;
+  std::string rest;
+  while (file >> word) {
+    std::uint64_t kib = 0;
+    if (word == key && file >> kib) return kib * 1024;
+    std::getline(file, rest);
+  }
+  return 0;
+}
+#endif
 
 }  // namespace
 
@@ -156,25 +172,6 @@ Result<std::string> own_program() {
 #endif
 }
 
-namespace {
-
-#ifndef __APPLE__
-// The number behind `key` in a file of lines "Key:   123 kB", in bytes; 0 if it is not there.
-std::uint64_t proc_bytes(const char* path, std::string_view key) {
-  std::ifstream file(path);
-  std::string word;
-  std::string rest;
-  while (file >> word) {
-    std::uint64_t kib = 0;
-    if (word == key && file >> kib) return kib * 1024;
-    std::getline(file, rest);
-  }
-  return 0;
-}
-#endif
-
-}  // namespace
-
 std::uint64_t available_memory() {
 #ifdef __APPLE__
   vm_statistics64_data_t pages;
@@ -191,13 +188,16 @@ std::uint64_t available_memory() {
 }
 
 std::uint64_t peak_resident_bytes() {
-#ifdef __APPLE__
+#ifndef __APPLE__
+  // getrusage counts as well what the parent had in memory when it started this program.
+  if (const std::uint64_t own = proc_bytes("/proc/self/status", "VmHWM:"); own > 0) return own;
+#endif
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
+#ifdef __APPLE__
   return static_cast<std::uint64_t>(usage.ru_maxrss);
 #else
-  // Not getrusage: Linux counts there what the parent had in memory when it started this program.
-  return proc_bytes("/proc/self/status", "VmHWM:");
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 #endif
 }
 
