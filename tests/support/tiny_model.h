@@ -1,0 +1,115 @@
+#pragma once
+
+#include <memory>
+
+#include "model/slice.h"
+#include "model/spec.h"
+#include "model/tensor_decl.h"
+#include "support/gguf_writer.h"
+
+namespace sinew::test {
+
+// Shapes to start from; tests change what they are about.
+inline ModelSpec tiny_llama_spec() {
+  ModelSpec spec;
+  spec.family = Family::kLlama;
+  spec.architecture = "llama";
+  spec.name = "tiny";
+  spec.layers = 2;
+  spec.embedding = 64;
+  spec.vocabulary = 96;
+  spec.context_trained = 128;
+  spec.heads = 8;
+  spec.kv_heads = 4;
+  spec.key_dimensions = spec.value_dimensions = 32;
+  spec.feed_forward = 256;
+  spec.rope.dimensions = 32;
+  return spec;
+}
+inline ModelSpec tiny_deepseek_spec() {
+  ModelSpec spec = tiny_llama_spec();
+  spec.family = Family::kDeepseek2;
+  spec.architecture = "deepseek2";
+  spec.kv_heads = 1;
+  spec.rope.dimensions = 16;
+  spec.latent.query_rank = 64;
+  spec.latent.kv_rank = 32;
+  spec.latent.nope_dimensions = 16;
+  spec.latent.value_dimensions = 32;
+  spec.experts.count = 4;
+  spec.experts.used = 2;
+  spec.experts.columns = 128;
+  spec.experts.shared = 1;
+  spec.experts.dense_layers = 1;
+  return spec;
+}
+
+// The metadata that `read_spec` reads such a spec from.
+inline GgufWriter tiny_metadata(const ModelSpec& spec) {
+  GgufWriter writer;
+  const auto add = [&](const char* key, int value) {
+    writer.add(spec.architecture + "." + key, static_cast<std::uint32_t>(value));
+  };
+  writer.add("general.architecture", spec.architecture).add("general.name", spec.name);
+  add("block_count", spec.layers);
+  add("embedding_length", spec.embedding);
+  add("context_length", static_cast<int>(spec.context_trained));
+  add("attention.head_count", spec.heads);
+  add("feed_forward_length", spec.feed_forward);
+  add("rope.dimension_count", spec.rope.dimensions);
+  if (spec.family == Family::kLlama) {
+    add("attention.head_count_kv", spec.kv_heads);
+    add("attention.key_length", spec.key_dimensions);
+    add("attention.value_length", spec.value_dimensions);
+    return writer;
+  }
+  add("attention.q_lora_rank", spec.latent.query_rank);
+  add("attention.kv_lora_rank", spec.latent.kv_rank);
+  add("attention.key_length_mla", spec.key_dimensions);
+  add("attention.value_length_mla", spec.value_dimensions);
+  add("expert_count", spec.experts.count);
+  add("expert_used_count", spec.experts.used);
+  add("expert_feed_forward_length", spec.experts.columns);
+  add("expert_shared_count", spec.experts.shared);
+  add("leading_dense_block_count", spec.experts.dense_layers);
+  return writer;
+}
+
+// A declared tensor as a file has it: matrices in `type` where their rows are whole blocks of it.
+inline TensorType stored_type(const TensorDecl& decl, TensorType type) {
+  if (decl.float_only) return TensorType::kF32;
+  const bool fits = decl.shape[0] % tensor_type_traits(type)->block_length == 0;
+  return fits ? type : TensorType::kF16;
+}
+inline std::vector<std::uint64_t> stored_shape(const TensorDecl& decl) {
+  std::vector<std::uint64_t> shape(decl.shape.begin(), decl.shape.end());
+  while (shape.size() > 1 && shape.back() == 1) shape.pop_back();
+  return shape;
+}
+
+// A model file in memory, read and bound. Stays where it was made: the tensors point into it.
+struct TinyModel {
+  Bytes file;
+  GgufModel directory;
+  ModelSpec spec;
+  std::vector<BoundTensor> tensors;
+
+  static Result<std::unique_ptr<TinyModel>> from_file(Bytes file) {
+    auto model = std::make_unique<TinyModel>();
+    model->file = std::move(file);
+    const GgufPart part{"tiny.gguf", model->file};
+    SINEW_ASSIGN(model->directory, GgufModel::parse(std::span(&part, 1)));
+    SINEW_ASSIGN(model->spec, read_spec(model->directory));
+    SINEW_ASSIGN(model->tensors, bind_tensors(model->spec, model->directory));
+    return model;
+  }
+  // All tensors zero.
+  static Result<std::unique_ptr<TinyModel>> make(const ModelSpec& spec, TensorType type) {
+    GgufWriter writer = tiny_metadata(spec);
+    for (const TensorDecl& decl : declare_tensors(spec))
+      writer.tensor(decl.name, stored_type(decl, type), stored_shape(decl));
+    return from_file(writer.bytes());
+  }
+};
+
+}  // namespace sinew::test
