@@ -42,6 +42,9 @@ struct Case {
   const char* kind;
   const char* type;
   Tolerance tolerance;
+  friend void PrintTo(const Case& given, std::ostream* out) {
+    *out << given.kind << ' ' << given.type;
+  }
 };
 
 constexpr std::size_t kPositions = 64;
