@@ -4,7 +4,8 @@
 // Ranks add their parts in another order than one rank does, which moves logits by rounding alone.
 // A token may differ only where one rank's best two logits are nearer than that: 0.02 for F16
 // weights; for weights whose kernels round activations to eight bits, 0.14 (twice what the settings
-// of llama.cpp move sinew-tiny's logits).
+// of llama.cpp move sinew-tiny's logits). Generated models have near-ties at other places on every
+// processor, so for them a prompt without one is searched first, and then nothing is excused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ constexpr Layout kLayouts[] = {{2, ""}, {3, ""}, {4, ""}, {5, ""}, {4, "3,3,1,1"
 // Runs every layout; fails unless each agrees with one rank, and prints the places that are
 // excused.
 void compare_layouts(LogitsRequest request, const std::string& link, double gap_tolerance,
-                     std::optional<TokenId> end_token) {
+                     std::optional<TokenId> end_token, int excused_max) {
   const auto one = run_logits(SINEW_PROGRAM, request);
   ASSERT_TRUE(one) << one.error().message;
   int excused = 0;
@@ -50,7 +51,7 @@ void compare_layouts(LogitsRequest request, const std::string& link, double gap_
     ++excused;
   }
   std::printf("%d of %zu layouts excused\n", excused, std::size(kLayouts));
-  EXPECT_LE(excused, 2) << "too many near-ties to call the answers equal: choose another prompt";
+  EXPECT_LE(excused, excused_max) << "too many near-ties to call the answers equal";
 }
 
 class GreedyRanks : public testing::TestWithParam<const char*> {};
@@ -66,35 +67,56 @@ TEST_P(GreedyRanks, BundledModelGivesTheSameTokens) {
   request.model = model->path;
   request.prompt = longest->tokens;
   request.generate = 64;
-  compare_layouts(request, GetParam(), kGapQuantised, model->end_token);
+  compare_layouts(request, GetParam(), kGapQuantised, model->end_token, 2);
 }
 
-void compare_generated(const char* kind, const char* type, const std::string& link, double gap) {
+constexpr unsigned kSeeds = 60;
+
+// A prompt after which one rank has no near-tie in its first `generate` tokens.
+std::optional<std::vector<TokenId>> prompt_without_ties(LogitsRequest request, double gap) {
+  for (unsigned seed = 1; seed <= kSeeds; ++seed) {
+    std::mt19937 random(seed);
+    request.prompt.clear();
+    while (request.prompt.size() < 40)
+      request.prompt.push_back(static_cast<TokenId>(random() % 256));
+    const auto answer = run_logits(SINEW_PROGRAM, request);
+    if (!answer) return std::nullopt;
+    const auto nearest =
+        std::min_element(answer->greedy.begin(), answer->greedy.end(),
+                         [](const GreedyToken& a, const GreedyToken& b) { return a.gap < b.gap; });
+    if (nearest != answer->greedy.end() && nearest->gap > gap) return request.prompt;
+  }
+  return std::nullopt;
+}
+
+void compare_generated(const char* kind, const char* type, const std::string& link, double gap,
+                       int generate) {
   const TemporaryFolder folder;
   const auto model = generate_model(SINEW_GENERATE, folder, kind, type, 1024);
   ASSERT_TRUE(model) << model.error().message;
-  std::mt19937 random(11);
   LogitsRequest request;
   request.model = *model;
-  while (request.prompt.size() < 40) request.prompt.push_back(static_cast<TokenId>(random() % 256));
-  request.generate = 32;
-  compare_layouts(request, link, gap, std::nullopt);
+  request.generate = generate;
+  const auto prompt = prompt_without_ties(request, gap);
+  ASSERT_TRUE(prompt) << "every one of " << kSeeds << " prompts has a near-tie, or none ran";
+  request.prompt = *prompt;
+  compare_layouts(request, link, gap, std::nullopt, 0);
 }
 
 TEST_P(GreedyRanks, LatentAttentionModelGivesTheSameTokens) {
-  compare_generated("tiny-ds", "f16", GetParam(), kGapFloat16);
+  compare_generated("tiny-ds", "f16", GetParam(), kGapFloat16, 24);
 }
 
 TEST_P(GreedyRanks, KimiModelGivesTheSameTokens) {
-  compare_generated("tiny-kimi", "f16", GetParam(), kGapFloat16);
+  compare_generated("tiny-kimi", "f16", GetParam(), kGapFloat16, 24);
 }
 
 TEST_P(GreedyRanks, GroupedAttentionModelGivesTheSameTokens) {
-  compare_generated("tiny-llama3", "f16", GetParam(), kGapFloat16);
+  compare_generated("tiny-llama3", "f16", GetParam(), kGapFloat16, 24);
 }
 
 TEST_P(GreedyRanks, QuantisedDenseModelGivesTheSameTokens) {
-  compare_generated("tiny-llama", "q8_0", GetParam(), kGapQuantised);
+  compare_generated("tiny-llama", "q8_0", GetParam(), kGapQuantised, 8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, GreedyRanks, testing::Values("shm", "tcp"),
