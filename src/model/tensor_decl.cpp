@@ -127,7 +127,7 @@ Result<std::vector<BoundTensor>> bind_tensors(const ModelSpec& spec, const GgufM
 
 std::array<std::int64_t, kDimensionCount> split_units(const ModelSpec& spec,
                                                       const std::vector<BoundTensor>& tensors) {
-  std::array<std::int64_t, kDimensionCount> units;
+  std::array<std::int64_t, kDimensionCount> units{};
   for (int d = 0; d < kDimensionCount; ++d) {
     const auto dimension = static_cast<Dimension>(d);
     const std::int64_t size = dimension_size(spec, dimension);
