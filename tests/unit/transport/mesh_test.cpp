@@ -54,7 +54,8 @@ std::vector<Shape> shapes() {
 INSTANTIATE_TEST_SUITE_P(Shapes, MeshTest, ::testing::ValuesIn(shapes()), shape_name);
 
 TEST_P(MeshTest, AllReduce_GivesTheSameBitsForEveryLengthAndAlgorithm) {
-  const auto [transport, size] = GetParam();
+  const auto transport = GetParam().transport;
+  const int size = GetParam().size;
   for (const std::size_t threshold : {std::size_t{0}, std::size_t{1} << 30}) {
     Mesh mesh(transport, size);
     GroupOptions options;
@@ -75,7 +76,8 @@ TEST_P(MeshTest, AllReduce_GivesTheSameBitsForEveryLengthAndAlgorithm) {
 }
 
 TEST_P(MeshTest, AllReduce_MovesMoreThanTheTransportBuffersBothWaysAtOnce) {
-  const auto [transport, size] = GetParam();
+  const auto transport = GetParam().transport;
+  const int size = GetParam().size;
   const std::size_t length = (1u << 20) / sizeof(float) + 5;
   for (const std::size_t threshold : {std::size_t{0}, std::size_t{1} << 30}) {
     Mesh mesh(transport, size);
@@ -93,7 +95,8 @@ TEST_P(MeshTest, AllReduce_MovesMoreThanTheTransportBuffersBothWaysAtOnce) {
 }
 
 TEST_P(MeshTest, GathersAndBroadcasts_DeliverEveryPartOfUnequalLength) {
-  const auto [transport, size] = GetParam();
+  const auto transport = GetParam().transport;
+  const int size = GetParam().size;
   Mesh mesh(transport, size);
   mesh.run([&, ranks = size](Group& group) {
     std::vector<std::size_t> counts;
@@ -131,7 +134,8 @@ TEST_P(MeshTest, GathersAndBroadcasts_DeliverEveryPartOfUnequalLength) {
 }
 
 TEST_P(MeshTest, ManyShortOperations_KeepTheirOrder) {
-  const auto [transport, size] = GetParam();
+  const auto transport = GetParam().transport;
+  const int size = GetParam().size;
   Mesh mesh(transport, size);
   mesh.run([&, ranks = size](Group& group) {
     for (int step = 0; step < 200; ++step) {
