@@ -246,6 +246,7 @@ Status run_rank(ControlThread& control) {
 }  // namespace
 
 int rank_main() {
+  die_with_parent();
   // ggml would start a debugger to print a stack; the supervisor reports instead.
   ::setenv("GGML_NO_BACKTRACE", "1", 1);
   ggml_log_set(

@@ -42,8 +42,9 @@ struct RankStatus {
 // ends the whole epoch: its cause is decided once (a killed rank before those that merely noticed),
 // all ranks are killed, and every later call returns that one error.
 //
-// Threads: a monitor thread of its own owns the sockets and children; all methods may be called
-// from any thread, one request at a time.
+// Threads: `launch` is called on a thread that outlives the ranks, because they die with it; a
+// monitor thread of its own owns the sockets and children; all methods may be called from any
+// thread, one request at a time.
 class Supervisor {
  public:
   // Returns when all ranks are ready. `progress` is called on the calling thread now and then while

@@ -22,6 +22,7 @@
 #include <sys/sysctl.h>
 #else
 #include <sched.h>
+#include <sys/prctl.h>
 #endif
 
 extern char** environ;
@@ -155,6 +156,12 @@ std::string signal_name(int signal) {
     default:
       return "signal " + std::to_string(signal);
   }
+}
+
+void die_with_parent() {
+#ifdef __linux__
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
 }
 
 Result<std::string> own_program() {

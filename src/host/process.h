@@ -48,6 +48,10 @@ void kill_child(pid_t child);
 // "SIGKILL", "SIGSEGV", or "signal 42".
 std::string signal_name(int signal);
 
+// Asks the system to kill this process when the thread that started it ends (Linux; elsewhere
+// nothing). A rank also sees its control socket close, but not while it is stopped.
+void die_with_parent();
+
 // Path of the running program.
 Result<std::string> own_program();
 // Physical memory that new allocations can use without swapping, bytes; 0 if the system does not

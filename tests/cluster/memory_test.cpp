@@ -24,7 +24,7 @@ constexpr std::int64_t kContext = 512;
 // 9 to 11 MiB for each of the models here; half as much again for other systems' libraries.
 constexpr std::uint64_t kOverheadBytes = 16u << 20;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SINEW_SLOW_BUILD
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
