@@ -11,6 +11,7 @@
 #include "cli/loaded_model.h"
 #include "host/process.h"
 #include "text/answer_stream.h"
+#include "text/prompt.h"
 
 namespace sinew {
 namespace {
@@ -32,11 +33,8 @@ class Speaker {
   }
 
   Result<std::vector<TokenId>> tokens_of_chat(const Json& messages) const {
-    SINEW_ASSIGN(std::string prompt, model_.chat_template->render(messages, Json(), true));
-    // Most templates write BOS themselves; a second one would be part of the prompt.
-    const auto bos = model_.tokenizer.bos();
-    const bool written = bos && prompt.starts_with(model_.tokenizer.piece(*bos));
-    return model_.tokenizer.encode(prompt, {.add_bos = !written, .parse_special = true});
+    SINEW_ASSIGN(const std::string prompt, model_.chat_template->render(messages, Json(), true));
+    return encode_chat(model_.tokenizer, prompt);
   }
 
   Result<Answer> answer(std::vector<TokenId> prompt) const {
@@ -44,7 +42,7 @@ class Speaker {
     request.tokens_max = flags_.tokens_max < 0 ? model_.engine->context() : flags_.tokens_max;
     request.sampling = flags_.sampling.params;
     request.prompt = std::move(prompt);
-    if (!flags_.ignore_eos) request.end_tokens = end_tokens();
+    if (!flags_.ignore_eos) request.end_tokens = end_of_generation_tokens(model_.tokenizer);
     Answer answer;
     AnswerStream stream(model_.tokenizer, {});
     bool readable = true;
@@ -72,13 +70,6 @@ class Speaker {
   }
 
  private:
-  std::vector<TokenId> end_tokens() const {
-    std::vector<TokenId> tokens;
-    for (TokenId token = 0; token < model_.tokenizer.vocabulary_size(); ++token)
-      if (model_.tokenizer.is_end_of_generation(token)) tokens.push_back(token);
-    return tokens;
-  }
-
   LoadedModel& model_;
   const RunFlags& flags_;
 };

@@ -65,25 +65,25 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::load(
   return engine;
 }
 
-Status LocalEngine::check_prompt(std::size_t tokens) const {
-  if (tokens == 0) return fail(ErrorCode::kInvalidRequest, "the prompt is empty");
-  if (tokens >= static_cast<std::size_t>(options_.context))
+Status LocalEngine::check_prompt(const std::vector<TokenId>& tokens) const {
+  if (tokens.empty()) return fail(ErrorCode::kInvalidRequest, "the prompt is empty");
+  if (tokens.size() >= static_cast<std::size_t>(options_.context))
     return fail(ErrorCode::kInvalidRequest,
                 "the prompt has {} tokens; the context of {} must hold it and at least one token "
                 "of the answer (raise --ctx)",
-                tokens, options_.context);
+                tokens.size(), options_.context);
+  for (const TokenId token : tokens)
+    if (token < 0 || token >= spec_.vocabulary)
+      return fail(ErrorCode::kInvalidRequest, "token {} is outside the vocabulary of {}", token,
+                  spec_.vocabulary);
   return {};
 }
 
 Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
                                                const std::function<bool(TokenId)>& on_token,
                                                const std::function<bool()>& wanted) {
-  SINEW_TRY(check_prompt(request.prompt.size()));
+  SINEW_TRY(check_prompt(request.prompt));
   SINEW_TRY(check_sampling(request.sampling));
-  for (const TokenId token : request.prompt)
-    if (token < 0 || token >= spec_.vocabulary)
-      return fail(ErrorCode::kInvalidRequest, "token {} is outside the vocabulary of {}", token,
-                  spec_.vocabulary);
   SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request}));
   bool cancelled = false;
   const auto cancel_unless = [&](bool go_on) {
@@ -107,11 +107,7 @@ Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
 }
 
 Result<std::vector<float>> LocalEngine::evaluate(const std::vector<TokenId>& tokens, bool all) {
-  SINEW_TRY(check_prompt(tokens.size()));
-  for (const TokenId token : tokens)
-    if (token < 0 || token >= spec_.vocabulary)
-      return fail(ErrorCode::kInvalidRequest, "token {} is outside the vocabulary of {}", token,
-                  spec_.vocabulary);
+  SINEW_TRY(check_prompt(tokens));
   GenerationRequest request;
   request.prompt = tokens;
   SINEW_TRY(supervisor_->begin(

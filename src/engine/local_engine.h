@@ -36,7 +36,7 @@ class LocalEngine : public Engine {
 
  private:
   LocalEngine() = default;
-  Status check_prompt(std::size_t tokens) const;
+  Status check_prompt(const std::vector<TokenId>& tokens) const;
 
   LaunchOptions options_;
   ModelSpec spec_;

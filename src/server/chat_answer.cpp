@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "text/answer_stream.h"
+#include "text/prompt.h"
 
 namespace sinew {
 namespace {
@@ -60,19 +61,12 @@ void log_answer(const ChatAnswerer::Job& job, const GenerationResult& result) {
 }  // namespace
 
 ChatAnswerer::ChatAnswerer(const ServedModel& model, const std::atomic<bool>& stopping)
-    : model_(model), stopping_(stopping) {
-  for (TokenId token = 0; token < model_.tokenizer.vocabulary_size(); ++token) {
-    if (model_.tokenizer.is_end_of_generation(token)) end_tokens_.push_back(token);
-  }
-}
+    : model_(model), stopping_(stopping), end_tokens_(end_of_generation_tokens(model.tokenizer)) {}
 
 ApiResult<std::vector<TokenId>> ChatAnswerer::prompt_of(const ChatRequest& request) const {
   const auto text = model_.chat_template.render(request.messages, nullptr, true);
   if (!text) return tl::unexpected<ApiError>(to_api_error(text.error()));
-  // Most templates write the BOS token themselves: a second one would spoil the answer.
-  const auto bos = model_.tokenizer.bos();
-  const bool has_bos = bos && text->starts_with(model_.tokenizer.piece(*bos));
-  auto tokens = model_.tokenizer.encode(*text, {.add_bos = !has_bos, .parse_special = true});
+  auto tokens = encode_chat(model_.tokenizer, *text);
   if (!tokens) return tl::unexpected<ApiError>(to_api_error(tokens.error()));
   const auto context = model_.engine.context();
   if (static_cast<std::int64_t>(tokens->size()) >= context)
