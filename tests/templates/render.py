@@ -6,7 +6,7 @@ import sys
 
 import jinja2
 from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import SandboxedEnvironment
 
 
 class Refusal(Exception):
@@ -32,10 +32,12 @@ def to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=F
 
 
 def environment(now):
-    result = ImmutableSandboxedEnvironment(
+    # transformers' sandbox also forbids changing lists; the Kimi templates that come with llama.cpp append to one.
+    result = SandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
     )
     result.filters["tojson"] = to_json
+    result.filters["from_json"] = json.loads  # not of transformers: templates that come with llama.cpp have it
     result.globals["raise_exception"] = refuse
     result.globals["strftime_now"] = now.strftime
     return result
