@@ -81,17 +81,6 @@ class WordEncoder {
   std::vector<TokenId> pool_;
 };
 
-// UTF-8 of the same length in the same classes: PCRE2 does not take surrogates, which count as
-// "other" like the private use area.
-std::string without_surrogates(std::string text) {
-  for (std::size_t i = 0; i + 2 < text.size(); ++i) {
-    if (text[i] == '\xED' && static_cast<std::uint8_t>(text[i + 1]) >= 0xA0) {
-      text.replace(i, 3, "\xEE\x80\x80");
-    }
-  }
-  return text;
-}
-
 Status read_merges(const Metadata& metadata, const Vocabulary& vocabulary, BpeMerges& merges) {
   SINEW_ASSIGN(const std::vector<std::string> lines, metadata.strings("tokenizer.ggml.merges"));
   merges = BpeMerges(lines.size());
@@ -181,18 +170,14 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
       ids.push_back(fragment.token);
       continue;
     }
-    LooseText loose;
+    std::string loose;
     std::string_view clean = fragment.text;
     if (!is_valid_utf8(clean)) {
       loose = decode_loosely(clean);
-      clean = loose.text;
+      clean = loose;
     }
     lengths.clear();
-    if (loose.has_surrogates) {
-      SINEW_TRY(state_->pretokenizer.split(without_surrogates(loose.text), lengths));
-    } else {
-      SINEW_TRY(state_->pretokenizer.split(clean, lengths));
-    }
+    SINEW_TRY(state_->pretokenizer.split(clean, lengths));
     WordEncoder words(state_->vocabulary, state_->merges, state_->pretokenizer.whole_words_first());
     for (const std::uint32_t length : lengths) {
       words.encode(clean.substr(0, length), ids);
