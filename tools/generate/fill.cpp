@@ -115,13 +115,12 @@ test::Bytes Filler::rows(const Weight& weight, std::uint64_t begin, std::uint64_
     }
     return stored;
   }
-  const float mean = weight.draw == Draw::kNearOne ? 1.0F : 0.0F;
   std::vector<float> values;
   values.reserve((end - begin) * row);
   for (std::uint64_t i = begin; i < end; ++i) {
     Random random(seed_of(seed_, weight.name, i));
     for (std::uint64_t j = 0; j < row; ++j)
-      values.push_back(mean + weight.deviation * random.normal());
+      values.push_back(weight.mean + weight.deviation * random.normal());
   }
   return quantised(weight.type, values, row);
 }
