@@ -10,7 +10,9 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.job.words[0])
       .put(m.job.words[1])
       .put(m.epoch)
-      .put_array(std::span<const double>(m.shares))
+      .put_array(std::span<const double>(m.layout.shares))
+      .put_array(std::span<const int>(m.layout.stages))
+      .put(m.layout.whole_experts)
       .put(m.rank);
   w.put(m.link)
       .put(m.device)
@@ -18,14 +20,17 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.context)
       .put(m.slots)
       .put(m.chunk_tokens)
-      .put(m.timeout_ms);
+      .put(m.timeout_ms)
+      .put(m.cache_type);
 }
 void get(WireReader& r, ConfigureMessage& m) {
   m.model_path = r.get_string();
   m.job.words[0] = r.get<std::uint64_t>();
   m.job.words[1] = r.get<std::uint64_t>();
   m.epoch = r.get<Epoch>();
-  m.shares = r.get_array<double>();
+  m.layout.shares = r.get_array<double>();
+  m.layout.stages = r.get_array<int>();
+  m.layout.whole_experts = r.get<std::uint8_t>() != 0;
   m.rank = r.get<Rank>();
   m.link = r.get<LinkKind>();
   m.device = r.get_string();
@@ -34,6 +39,7 @@ void get(WireReader& r, ConfigureMessage& m) {
   m.slots = r.get<int>();
   m.chunk_tokens = r.get<int>();
   m.timeout_ms = r.get<std::uint32_t>();
+  m.cache_type = r.get<TensorType>();
 }
 
 void put(WireWriter& w, const PeersMessage& m) {

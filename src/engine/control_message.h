@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/result.h"
 #include "engine/engine.h"
+#include "plan/plan.h"
 
 namespace sinew {
 
@@ -19,7 +20,7 @@ struct ConfigureMessage {
   std::string model_path;
   JobId job;
   Epoch epoch = 1;
-  std::vector<double> shares;
+  Layout layout;
   Rank rank = 0;
   LinkKind link = LinkKind::kShm;
   std::string device;
@@ -28,6 +29,7 @@ struct ConfigureMessage {
   int slots = 1;
   int chunk_tokens = 512;
   std::uint32_t timeout_ms = 30000;  // of a collective
+  TensorType cache_type = TensorType::kF16;
 };
 // Supervisor -> rank: TCP ports of all ranks on the loopback address (LinkKind::kTcp only).
 struct PeersMessage {

@@ -18,11 +18,11 @@ constexpr std::chrono::milliseconds kWantedInterval{100};
 
 // All local ranks share this machine's memory.
 Status check_memory(const ModelSpec& spec, const std::vector<BoundTensor>& bound, const Plan& plan,
-                    std::int64_t cells) {
+                    std::int64_t cells, TensorType cache_type) {
   std::uint64_t weights = 0;
   std::uint64_t caches = 0;
   for (Rank rank = 0; rank < plan.ranks; ++rank) {
-    const RankMemory memory = rank_memory(spec, bound, plan, rank, cells);
+    const RankMemory memory = rank_memory(spec, bound, plan, rank, cells, cache_type);
     weights += memory.weight_bytes;
     caches += memory.cache_bytes;
   }
@@ -48,7 +48,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::load(
     SINEW_ASSIGN(const ModelFile file, ModelFile::open(options.model_path));
     SINEW_ASSIGN(engine->spec_, read_spec(file.directory));
     SINEW_ASSIGN(const std::vector<BoundTensor> bound, bind_tensors(engine->spec_, file.directory));
-    SINEW_ASSIGN(engine->plan_, make_plan(engine->spec_, bound, options.shares));
+    SINEW_ASSIGN(engine->plan_, make_plan(engine->spec_, bound, options.layout));
+    SINEW_TRY(check_cache_type(engine->spec_, options.cache_type));
     if (options.context == 0)
       options.context = std::min(engine->spec_.context_trained, kContextDefault);
     if (options.context > kContextMax)
@@ -58,7 +59,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::load(
           "--ctx {} is larger than the {} tokens that {} was trained for; text beyond may be "
           "nonsense",
           options.context, engine->spec_.context_trained, engine->spec_.name);
-    SINEW_TRY(check_memory(engine->spec_, bound, engine->plan_, options.context * options.slots));
+    SINEW_TRY(check_memory(engine->spec_, bound, engine->plan_, options.context * options.slots,
+                           options.cache_type));
   }
   engine->options_ = options;
   SINEW_ASSIGN(engine->supervisor_, Supervisor::launch(options, progress));

@@ -140,7 +140,7 @@ Result<Message> expect(ControlThread& control) {
 
 Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
   const GroupIdentity identity{config.job, config.epoch, config.rank,
-                               static_cast<int>(config.shares.size())};
+                               static_cast<int>(config.layout.shares.size())};
   if (identity.size == 1) return Links(1);
   if (config.link == LinkKind::kShm) {
     SINEW_ASSIGN(const ShmSegment segment,
@@ -222,14 +222,14 @@ Status run_rank(ControlThread& control) {
   GroupOptions group_options;
   group_options.timeout = std::chrono::milliseconds(config.timeout_ms);
   const GroupIdentity identity{config.job, config.epoch, config.rank,
-                               static_cast<int>(config.shares.size())};
+                               static_cast<int>(config.layout.shares.size())};
   const std::unique_ptr<Group> group = make_group(identity, std::move(links), group_options);
 
   control.set_phase(Phase::kLoading);
   const auto start = Clock::now();
   auto next_report = start;
-  RunnerOptions options{config.model_path, config.shares,  config.rank, config.device,
-                        config.threads,    config.context, config.slots};
+  RunnerOptions options{config.model_path, config.layout,  config.rank,  config.device,
+                        config.threads,    config.context, config.slots, config.cache_type};
   SINEW_ASSIGN(const std::unique_ptr<StepRunner> runner,
                StepRunner::load(options, [&](std::uint64_t bytes, std::uint64_t total) {
                  if (Clock::now() < next_report) return;

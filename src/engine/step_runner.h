@@ -17,12 +17,13 @@ namespace sinew {
 
 struct RunnerOptions {
   std::string model_path;
-  std::vector<double> shares;  // weight of each rank
+  Layout layout;
   Rank rank = 0;
   std::string device;  // "" for the best
   int threads = 1;
   std::int64_t context = 0;  // tokens of a slot
   int slots = 1;
+  TensorType cache_type = TensorType::kF16;
 };
 
 // One rank's part of the model, loaded, and the execution of steps on it: graph segments on the
@@ -54,7 +55,11 @@ class StepRunner {
   StepRunner() = default;
   Result<StepGraph*> graph_for(const StepShape& shape);
   void write_inputs(const StepGraph& graph, const Step& step);
+  void write_mask(ggml_tensor* mask, const Step& step, std::int64_t window);
+  void write_expert_places(const StepInputs& inputs);
   Status sum_over_ranks(const Segment& segment, Group& group);
+  Status receive_hidden(ggml_tensor* hidden, Group& group);
+  Status pass_hidden_on(ggml_tensor* hidden, Group& group);
   Result<std::span<const float>> collect(const StepGraph& graph, Group& group);
 
   RunnerOptions options_;

@@ -52,7 +52,7 @@ Status Supervisor::start(const LaunchOptions& options) {
   if (options_.program.empty()) {
     SINEW_ASSIGN(options_.program, own_program());
   }
-  const int ranks = static_cast<int>(options.shares.size());
+  const int ranks = static_cast<int>(options.layout.shares.size());
   std::optional<ShmSegment> segment;
   if (options.link == LinkKind::kShm && ranks > 1) {
     SINEW_ASSIGN(segment, ShmSegment::create(ranks));
@@ -60,7 +60,7 @@ Status Supervisor::start(const LaunchOptions& options) {
   ConfigureMessage config{options.model_path,
                           draw_job(),
                           1,
-                          options.shares,
+                          options.layout,
                           0,
                           options.link,
                           options.device,
@@ -68,7 +68,8 @@ Status Supervisor::start(const LaunchOptions& options) {
                           options.context,
                           options.slots,
                           options.chunk_tokens,
-                          static_cast<std::uint32_t>(options.timeout.count())};
+                          static_cast<std::uint32_t>(options.timeout.count()),
+                          options.cache_type};
   for (Rank rank = 0; rank < ranks; ++rank) {
     SINEW_ASSIGN(auto sockets, socket_pair());
     std::vector<int> descriptors{sockets.second.get()};

@@ -19,7 +19,7 @@ namespace sinew {
 struct LaunchOptions {
   std::string program;  // to start as `program rank`; "" for the running one
   std::string model_path;
-  std::vector<double> shares;  // weight of each rank; their number is the number of ranks
+  Layout layout;  // its number of shares is the number of ranks
   LinkKind link = LinkKind::kShm;
   std::string device;
   int threads = 1;  // of each rank
@@ -27,6 +27,7 @@ struct LaunchOptions {
   int slots = 1;
   int chunk_tokens = 512;
   std::chrono::milliseconds timeout{30000};  // of a collective
+  TensorType cache_type = TensorType::kF16;
 };
 
 // What is known of one rank.

@@ -43,10 +43,17 @@ struct StepInputs {
       nullptr;  // I32 [tokens]: row of this rank's slice of the embedding, 0 if not held
   ggml_tensor* token_held =
       nullptr;  // F32 [1, tokens]: 1 where this rank holds the row, else 0; null with one rank
-  ggml_tensor* positions = nullptr;   // I32 [tokens]
-  ggml_tensor* cache_rows = nullptr;  // I64 [tokens]: cell of each token; null without heads
-  ggml_tensor* mask = nullptr;        // F16 [cells, tokens]: 0 or -inf; null without heads
-  ggml_tensor* rows = nullptr;        // I32 [rows]: index of each wanted token
+  ggml_tensor* positions = nullptr;    // I32 [tokens]
+  ggml_tensor* cache_rows = nullptr;   // I64 [tokens]: cell of each token; null without heads
+  ggml_tensor* mask = nullptr;         // F16 [cells, tokens]: 0 or -inf; null without heads
+  ggml_tensor* window_mask = nullptr;  // the same for windowed layers; null if there are none
+  ggml_tensor* hidden = nullptr;  // F32 [embedding, tokens]: what the stage before passed on; null
+                                  // in the first
+  // With whole experts, F32 [1, experts]: 1 for those this rank holds, and I32 [1, experts]: place
+  // among those, 0 if not held. Null otherwise.
+  ggml_tensor* expert_held = nullptr;
+  ggml_tensor* expert_place = nullptr;
+  ggml_tensor* rows = nullptr;  // I32 [rows]: index of each wanted token
 };
 
 // Operators up to a place where ranks must agree.
@@ -71,12 +78,11 @@ class StepGraph {
   const StepShape& shape() const { return shape_; }
   const StepInputs& inputs() const { return inputs_; }
   const std::vector<Segment>& segments() const { return segments_; }
-  ggml_tensor* hidden() const {
-    return hidden_;
-  }  // F32 [embedding, rows]: last normalised hidden state
-  ggml_tensor* logits() const {
-    return logits_;
-  }  // F32 [vocabulary rows held, rows]; null if none are held or wanted
+  // F32. In the last stage [embedding, rows]: the last normalised hidden state; in others
+  // [embedding, tokens]: what is passed on to the next stage.
+  ggml_tensor* hidden() const { return hidden_; }
+  // F32 [vocabulary rows held, rows]; null if none are held or wanted.
+  ggml_tensor* logits() const { return logits_; }
 
  private:
   friend class GraphBuilder;

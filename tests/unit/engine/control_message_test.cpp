@@ -17,7 +17,8 @@ ConfigureMessage configure() {
   message.model_path = "models/tiny.gguf";
   message.job = JobId{{0x1111222233334444, 0x5555666677778888}};
   message.epoch = 9;
-  message.shares = {3, 1.5, 0.25};
+  message.layout = {{3, 1.5, 0.25}, {1, 2}, true};
+  message.cache_type = TensorType::kQ8_0;
   message.rank = 2;
   message.link = LinkKind::kTcp;
   message.device = "CPU";
@@ -95,7 +96,10 @@ TEST(ControlMessage, EveryFieldOfAConfigurationTravels) {
   EXPECT_EQ(got.model_path, sent.model_path);
   EXPECT_EQ(got.job, sent.job);
   EXPECT_EQ(got.epoch, sent.epoch);
-  EXPECT_EQ(got.shares, sent.shares);
+  EXPECT_EQ(got.layout.shares, sent.layout.shares);
+  EXPECT_EQ(got.layout.stages, sent.layout.stages);
+  EXPECT_EQ(got.layout.whole_experts, sent.layout.whole_experts);
+  EXPECT_EQ(got.cache_type, sent.cache_type);
   EXPECT_EQ(got.rank, sent.rank);
   EXPECT_EQ(got.link, sent.link);
   EXPECT_EQ(got.device, sent.device);

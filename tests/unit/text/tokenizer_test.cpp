@@ -238,9 +238,9 @@ TEST(Tokenizer, RefusesVocabulariesThatContradictThemselves) {
 
 TEST(Tokenizer, RefusesOtherKindsOfTokenizers) {
   const Metadata good = TinyVocabulary().metadata();
-  EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.model", MetaScalar(std::string("llama"))),
+  EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.model", MetaScalar(std::string("t5"))),
                        ErrorCode::kUnsupported),
-              HasSubstr("'llama' is not implemented"));
+              HasSubstr("'t5' is not implemented; supported: gpt2"));
   EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.pre", std::nullopt), ErrorCode::kUnsupported),
               HasSubstr("supported: deepseek-v3"));
 }
