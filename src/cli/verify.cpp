@@ -10,6 +10,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/token_file.h"
+#include "engine/fault.h"
 #include "host/model_file.h"
 #include "sample/random.h"
 #include "text/tokenizer.h"
