@@ -1,5 +1,7 @@
 #include "graph/builder.h"
 
+#include <algorithm>
+
 #include "base/assert.h"
 
 namespace sinew {
@@ -48,6 +50,12 @@ void GraphBuilder::make_inputs() {
   }
   inputs.positions = input(GGML_TYPE_I32, shape.tokens, 1, "positions");
   inputs.rows = input(GGML_TYPE_I32, shape.rows, 1, "rows");
+  if (shape.trace != Trace::kOff)
+    inputs.sketch = input(GGML_TYPE_F32, spec().embedding, kSketchRows, "sketch");
+  if (shape.trace == Trace::kNoisy)
+    inputs.noise = input(
+        GGML_TYPE_F32, spec().embedding + std::int64_t{kNoisePlacesPerLayer} * (spec().layers + 1),
+        1, "noise");
   if (heads() > 0) {
     inputs.cache_rows = input(GGML_TYPE_I64, shape.tokens, 1, "cache_rows");
     inputs.mask = input(GGML_TYPE_F16, shape.cells, shape.tokens, "mask");
@@ -168,7 +176,30 @@ ggml_tensor* GraphBuilder::agree(ggml_tensor* partial, const LayerPlace& at,
   const std::int64_t tokens = at.last ? step_.shape_.rows : step_.shape_.tokens;
   ggml_tensor* sum = agree(partial, spec().embedding, tokens);
   ggml_tensor* addend = bias.empty() ? nullptr : weight(bias + ".bias");
-  return addend == nullptr ? sum : ggml_add(context_, sum, addend);
+  return observe(addend == nullptr ? sum : ggml_add(context_, sum, addend), at.layer);
+}
+
+ggml_tensor* GraphBuilder::observe(ggml_tensor* sum, int layer) {
+  const StepInputs& inputs = step_.inputs_;
+  if (inputs.sketch == nullptr) return sum;
+  if (layer != next_place_.layer) next_place_ = {layer, 0};
+  const TracePlace place = next_place_;
+  ++next_place_.part;
+  // Embeddings are looked up, not computed: ranks agree about them exactly.
+  if (inputs.noise != nullptr && layer != kEmbeddingLayer) {
+    const int stretch =
+        layer * kNoisePlacesPerLayer + std::min(place.part, kNoisePlacesPerLayer - 1);
+    sum = ggml_mul(context_, sum,
+                   ggml_view_1d(context_, inputs.noise, spec().embedding,
+                                static_cast<std::size_t>(stretch) * sizeof(float)));
+  }
+  if (model_.rank != model_.plan.stage(model_.rank).first) return sum;
+  ggml_tensor* sketch = ggml_mul_mat(context_, inputs.sketch, sum);
+  ggml_set_name(sketch, "trace");
+  ggml_set_output(sketch);
+  expand(sketch);
+  step_.traced_.push_back({place, sketch});
+  return sum;
 }
 
 ggml_tensor* GraphBuilder::embed() {
@@ -181,8 +212,9 @@ ggml_tensor* GraphBuilder::embed() {
     if (inputs.token_held != nullptr) rows = ggml_mul(context_, rows, inputs.token_held);
   }
   ggml_tensor* embedded = agree(rows, spec().embedding, tokens);
-  return spec().embedding_scale == 1.0F ? embedded
-                                        : ggml_scale(context_, embedded, spec().embedding_scale);
+  if (spec().embedding_scale != 1.0F)
+    embedded = ggml_scale(context_, embedded, spec().embedding_scale);
+  return observe(embedded, kEmbeddingLayer);
 }
 
 ggml_tensor* GraphBuilder::begin() {
@@ -192,7 +224,7 @@ ggml_tensor* GraphBuilder::begin() {
 void GraphBuilder::finish(ggml_tensor* hidden) {
   const Stage& stage = model_.plan.stage(model_.rank);
   const bool ends_model = stage.layers.end == spec().layers;
-  step_.hidden_ = ends_model ? norm(hidden, "output_norm") : hidden;
+  step_.hidden_ = ends_model ? observe(norm(hidden, "output_norm"), spec().layers) : hidden;
   ggml_set_name(step_.hidden_, "hidden");
   ggml_set_output(step_.hidden_);
   expand(step_.hidden_);

@@ -86,6 +86,9 @@ class GraphBuilder {
                      const char* name) const;
   void make_inputs();
   ggml_tensor* embed();
+  // Adds `sum`, equal on all ranks of the stage, to the trace, with noise on it if that is asked
+  // for. Returns what the pass goes on with.
+  ggml_tensor* observe(ggml_tensor* sum, int layer);
   Status cut_segments();
 
   const RankModel& model_;
@@ -98,6 +101,7 @@ class GraphBuilder {
     bool holds_nothing;
   };
   std::vector<Cut> cuts_;
+  TracePlace next_place_{kEmbeddingLayer, 0};
 };
 
 // Forward passes, one file per family; each reads like the model's diagram.

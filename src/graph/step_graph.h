@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "graph/device.h"
 #include "graph/kv_cache.h"
+#include "graph/trace.h"
 #include "graph/weights.h"
 
 namespace sinew {
@@ -20,6 +21,7 @@ struct StepShape {
   std::int64_t rows = 0;    // tokens whose last hidden state is wanted, at least one
   bool logits = false;      // whether those rows' logits are wanted as well
   int slot = 0;
+  Trace trace = Trace::kOff;
   friend auto operator<=>(const StepShape&, const StepShape&) = default;
 };
 
@@ -54,6 +56,10 @@ struct StepInputs {
   ggml_tensor* expert_held = nullptr;
   ggml_tensor* expert_place = nullptr;
   ggml_tensor* rows = nullptr;  // I32 [rows]: index of each wanted token
+  // When a step is traced, F32 [embedding, kSketchRows]: signs; and with noise F32 [elements]: 1 +
+  // noise, of which each place reads another stretch. Null otherwise.
+  ggml_tensor* sketch = nullptr;
+  ggml_tensor* noise = nullptr;
 };
 
 // Operators up to a place where ranks must agree.
@@ -64,6 +70,12 @@ struct Segment {
   ggml_tensor* partial_sum = nullptr;
   // This rank adds nothing to the sum: the tensor is to be set to zero before it is summed.
   bool holds_nothing = false;
+};
+
+// F32 [kSketchRows, tokens or wanted rows].
+struct TracedSum {
+  TracePlace place;
+  ggml_tensor* sketch = nullptr;
 };
 
 // The forward pass of one step on one rank, cut where ranks must agree. Graphs hold no state of
@@ -83,6 +95,8 @@ class StepGraph {
   ggml_tensor* hidden() const { return hidden_; }
   // F32 [vocabulary rows held, rows]; null if none are held or wanted.
   ggml_tensor* logits() const { return logits_; }
+  // On the first rank of each stage, if the step is traced.
+  const std::vector<TracedSum>& traced() const { return traced_; }
 
  private:
   friend class GraphBuilder;
@@ -92,6 +106,7 @@ class StepGraph {
   std::vector<Segment> segments_;
   ggml_tensor* hidden_ = nullptr;
   ggml_tensor* logits_ = nullptr;
+  std::vector<TracedSum> traced_;
 };
 
 }  // namespace sinew
