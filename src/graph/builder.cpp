@@ -7,18 +7,23 @@
 namespace sinew {
 namespace {
 
-// Nodes of the largest layer of any family, with room; ggml stops the process if a graph is too
-// small.
+// Nodes of the largest layer of any family, with room, without those of each expert that a token
+// goes to: its view, its place in the sum, and with biases the same again.
 constexpr std::size_t kNodesPerLayer = 160;
+constexpr std::size_t kNodesPerExpert = 4;
 constexpr std::size_t kNodesFixed = 128;
 // Places in a layer of any family where ranks agree.
 constexpr std::size_t kCutsPerLayer = 3;
 
-std::size_t node_capacity(const ModelSpec& spec) {
-  return static_cast<std::size_t>(spec.layers) * kNodesPerLayer + kNodesFixed;
+std::size_t nodes_per_layer(const ModelSpec& spec) {
+  return kNodesPerLayer + kNodesPerExpert * static_cast<std::size_t>(spec.experts.used);
 }
 
 }  // namespace
+
+std::size_t graph_node_capacity(const ModelSpec& spec) {
+  return static_cast<std::size_t>(spec.layers) * nodes_per_layer(spec) + kNodesFixed;
+}
 
 std::int64_t padded_cells(std::int64_t length, std::int64_t context) {
   return std::min(context, (length + kCellsPadding - 1) / kCellsPadding * kCellsPadding);
@@ -26,7 +31,7 @@ std::int64_t padded_cells(std::int64_t length, std::int64_t context) {
 
 GraphBuilder::GraphBuilder(const RankModel& model, StepGraph& step)
     : model_(model), step_(step), context_(step.tensors_.get()) {
-  graph_ = ggml_new_graph_custom(context_, node_capacity(model.spec), false);
+  graph_ = ggml_new_graph_custom(context_, graph_node_capacity(model.spec), false);
   make_inputs();
 }
 
@@ -119,8 +124,7 @@ ggml_tensor* GraphBuilder::feed_forward(ggml_tensor* input, const LayerPlace& at
                       activate(gate, up));
 }
 
-ggml_tensor* GraphBuilder::rope(ggml_tensor* input, const LayerPlace& at) const {
-  const RopeSpec& rope = spec().rope_of(at.layer);
+ggml_tensor* GraphBuilder::rope(ggml_tensor* input, const RopeSpec& rope) const {
   return ggml_rope_ext(context_, input, step_.inputs_.positions, weight("rope_freqs.weight"),
                        rope.dimensions, rope.neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL,
                        rope.original_context, rope.base, rope.scale, rope.extrapolation,
@@ -141,12 +145,13 @@ ggml_tensor* GraphBuilder::read_cache(ggml_tensor* cache, std::int64_t elements,
 }
 
 ggml_tensor* GraphBuilder::attend(ggml_tensor* query, ggml_tensor* keys, ggml_tensor* values,
-                                  const LayerPlace& at, ggml_tensor* sinks) const {
+                                  const LayerPlace& at, ggml_tensor* sinks,
+                                  ggml_tensor* mask) const {
   const StepInputs& inputs = step_.inputs_;
+  if (mask == nullptr) mask = spec().windowed(at.layer) ? inputs.window_mask : inputs.mask;
   ggml_tensor* by_head = ggml_permute(context_, query, 0, 2, 1, 3);
-  ggml_tensor* result = ggml_flash_attn_ext(
-      context_, by_head, keys, values, spec().windowed(at.layer) ? inputs.window_mask : inputs.mask,
-      spec().attention_scale, 0.0F, 0.0F);
+  ggml_tensor* result = ggml_flash_attn_ext(context_, by_head, keys, values, mask,
+                                            spec().attention_scale, 0.0F, 0.0F);
   if (sinks != nullptr) ggml_flash_attn_ext_add_sinks(result, sinks);
   ggml_prec_set_acc(result, GGML_PREC_F32);
   return result;
@@ -261,6 +266,8 @@ void forward(GraphBuilder& g) {
       return forward_gemma3(g);
     case Family::kDeepseek2:
       return forward_deepseek2(g);
+    case Family::kDeepseek32:
+      return forward_deepseek32(g);
   }
 }
 
@@ -297,13 +304,14 @@ Result<std::unique_ptr<StepGraph>> StepGraph::build(const RankModel& model, cons
                                                     ggml_gallocr_t allocator) {
   auto step = std::make_unique<StepGraph>();
   step->shape_ = shape;
-  const std::size_t nodes = node_capacity(model.spec);
+  const std::size_t nodes = graph_node_capacity(model.spec);
   // The whole graph, its segments (together as many nodes, each with its own fixed part), and the
   // tensors.
   const std::size_t segments = static_cast<std::size_t>(model.spec.layers) * kCutsPerLayer + 4;
-  const std::size_t bytes = 2 * ggml_graph_overhead_custom(nodes, false) +
-                            segments * ggml_graph_overhead_custom(kNodesPerLayer, false) +
-                            nodes * ggml_tensor_overhead();
+  const std::size_t bytes =
+      2 * ggml_graph_overhead_custom(nodes, false) +
+      segments * ggml_graph_overhead_custom(nodes_per_layer(model.spec), false) +
+      nodes * ggml_tensor_overhead();
   step->tensors_.reset(ggml_init({bytes, nullptr, true}));
   if (step->tensors_ == nullptr)
     return fail(ErrorCode::kNoMemory, "no memory for a graph of {} nodes", nodes);

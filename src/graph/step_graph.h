@@ -29,6 +29,9 @@ struct StepShape {
 inline constexpr std::int64_t kCellsPadding = 256;
 std::int64_t padded_cells(std::int64_t length, std::int64_t context);
 
+// Nodes for which a graph of the model has room; ggml ends the process where that is too small.
+std::size_t graph_node_capacity(const ModelSpec& spec);
+
 // One rank's part of the model: everything that graphs refer to. All members outlive the graphs.
 struct RankModel {
   const ModelSpec& spec;
