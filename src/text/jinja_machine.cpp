@@ -11,8 +11,21 @@
 namespace sinew::jinja {
 namespace {
 
-constexpr std::size_t kStepsMax = 4'000'000;        // seconds at most
-constexpr std::size_t kStackBytesMax = 192u << 10;  // threads have 512 KiB on some systems
+constexpr std::size_t kStepsMax = 4'000'000;  // seconds at most
+// Threads have 512 KiB on some systems; a turn of a recursive macro takes about 5 KiB, several
+// times that with the address sanitizer.
+#if defined(__SANITIZE_ADDRESS__)
+#define SINEW_LARGE_FRAMES 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SINEW_LARGE_FRAMES 1
+#endif
+#endif
+#ifdef SINEW_LARGE_FRAMES
+constexpr std::size_t kStackBytesMax = 4u << 20;
+#else
+constexpr std::size_t kStackBytesMax = 320u << 10;
+#endif
 
 tl::unexpected<Error> wrong(std::string message) {
   return fail(Error{ErrorCode::kInvalidRequest, std::move(message), {}});

@@ -144,6 +144,19 @@ TEST(ChatTemplate, MacrosThatCallThemselvesEnd) {
                "too deeply");
 }
 
+// As templates that write arguments of tool calls do it, down to what a request may hold.
+TEST(ChatTemplate, MacrosWalkDeepRequests) {
+  Json deep = "leaf";
+  for (int i = 0; i < 30; ++i) deep = Json{{"k", Json::array({std::move(deep)})}};
+  const auto text = render(
+      "{% macro walk(v) %}{% if v is mapping %}{% for k, x in v.items() %}<{{ walk(x) }}>{% endfor "
+      "%}{% elif v is string %}{{ v }}{% else %}{% for x in v %}{{ walk(x) }}{% endfor %}{% endif "
+      "%}{% endmacro %}{{ walk(messages[0]) }}",
+      Json::array({deep}));
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_EQ(*text, std::string(30, '<') + "leaf" + std::string(30, '>'));
+}
+
 TEST(ChatTemplate, OutputIsBounded) {
   const Json messages = Json::array({{{"role", "user"}, {"content", std::string(1u << 20, 'x')}}});
   const auto result =
