@@ -234,7 +234,7 @@ void GraphBuilder::finish(ggml_tensor* hidden) {
   ggml_set_output(step_.hidden_);
   expand(step_.hidden_);
   if (!ends_model || !step_.shape_.logits) return;
-  ggml_tensor* logits = project(spec().tied_output ? "token_embd" : "output", step_.hidden_);
+  ggml_tensor* logits = project("output", step_.hidden_);
   if (logits == nullptr) return;
   if (spec().logit_cap != 0.0F) {
     logits = ggml_tanh(context_, ggml_scale(context_, logits, 1.0F / spec().logit_cap));

@@ -55,13 +55,22 @@ Result<Weights> Weights::allocate(const Device& device, const std::vector<LoadIt
     if (context == nullptr)
       return fail(ErrorCode::kNoMemory, "no memory for {} tensor headers", members.size());
     std::uint64_t bytes = 0;
+    // One content under two names in one layout is held once.
+    std::map<std::array<std::uint64_t, 4>, ggml_tensor*> by_content;
     for (const LoadItem* item : members) {
+      ggml_tensor*& known =
+          by_content[{item->part, item->file_offset, item->bytes.offset, item->bytes.total()}];
+      if (known != nullptr) {
+        weights.tensors_.emplace(item->name, known);
+        continue;
+      }
       ggml_tensor* tensor =
           ggml_new_tensor(context.get(), static_cast<ggml_type>(item->type), 4, item->shape.data());
       ggml_set_name(tensor, item->name.c_str());
       SINEW_ASSERT(ggml_nbytes(tensor) == item->bytes.total());
       bytes += item->bytes.total();
       weights.tensors_.emplace(item->name, tensor);
+      known = tensor;
     }
     ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors_from_buft(context.get(), type));
     if (buffer == nullptr)
