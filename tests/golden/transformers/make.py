@@ -118,7 +118,7 @@ def steady_prompt(family, model, length, positions):
         moved = [difference(rows[positions], logits(model, prompt, NOISE, seed)[positions])
                  for seed in range(NOISE_DRAWS)]
         if max(one["max_kl"] for one in moved) < STEADY_KL:
-            return prompt, rows, attempt
+            return prompt, rows, attempt, largest(moved)
     raise SystemExit(f"{family.name}: no steady prompt of {length} tokens in {ATTEMPTS} attempts")
 
 
@@ -131,7 +131,7 @@ def oracle_logits(oracle, model, prompt, folder, more):
 
 
 def difference(reference, other):
-    """(largest logit error, largest and median KL(reference || other) of a position, positions with another best)."""
+    """Of rows of logits. KL(reference || other) is a position's; other_best counts positions."""
     def log_softmax(x):
         x = x.astype(np.float64)
         x = x - x.max(-1, keepdims=True)
@@ -146,6 +146,10 @@ def difference(reference, other):
     }
 
 
+def largest(differences):
+    return {key: max(one[key] for one in differences) for key in differences[0]}
+
+
 def script_hash():
     digest = hashlib.sha256()
     for name in ("make.py", "families.py", "convert.py", "vocabulary.py", "requirements.txt", "requirements-5.txt"):
@@ -154,11 +158,13 @@ def script_hash():
 
 
 def report(family, length, attempt, rows, prompt):
-    exact, rounded = prompt["oracle_f32"], prompt["oracle_f16"]
+    exact, rounded, noise = prompt["oracle_f32"], prompt["oracle_f16"], prompt["noise"]
     print(f"{family.name:15} {length:5} prompt {attempt:2}  logits' deviation {rows.std():.2f}"
           f"  f32: error {exact['max_logit_error']:.1e} KL {exact['max_kl']:.1e}"
           f"  f16: error {rounded['max_logit_error']:.4f} KL {rounded['max_kl']:.1e} median {rounded['median_kl']:.1e}"
-          f" other best {rounded['other_best']}", flush=True)
+          f" other best {rounded['other_best']}"
+          f"  noise: error {noise['max_logit_error']:.4f} KL {noise['max_kl']:.1e} median {noise['median_kl']:.1e}",
+          flush=True)
 
 
 def make(family, oracle):
@@ -173,7 +179,7 @@ def make(family, oracle):
         convert.write(exact_file, family, config, state, half=False, more=family.oracle_metadata)
         for length in family.lengths:
             positions = positions_of(length, family.window)
-            prompt, rows, attempt = steady_prompt(family, model, length, positions)
+            prompt, rows, attempt, moved = steady_prompt(family, model, length, positions)
             exact = oracle_logits(oracle, exact_file, prompt, folder, ["--no-flash", "--f32-cache"])
             rounded = [difference(rows[positions], oracle_logits(oracle, usual, prompt, folder, more)[positions])
                        for more in ORACLE_SETTINGS]
@@ -182,7 +188,8 @@ def make(family, oracle):
                 "tokens": prompt.tolist(),
                 "positions": positions,
                 "oracle_f32": difference(rows, exact),
-                "oracle_f16": {key: max(one[key] for one in rounded) for key in rounded[0]},
+                "oracle_f16": largest(rounded),
+                "noise": moved,
             })
             report(family, length, attempt, rows, prompts[-1])
     np.concatenate(kept).astype("<f4").tofile(HERE / f"{family.name}.logits")
