@@ -19,6 +19,11 @@ void ModelFlags::add_to(CLI::App& app) {
                  "Processes to split the model over, 1 to 8 (default: one for each share, else 1)");
   app.add_option("--shares", shares, "Weight of each rank, as in 3,3,1,1 (default: equal)")
       ->delimiter(',');
+  app.add_option("--stages", stages,
+                 "Ranks of each pipeline stage, as in 2,2 (default: all ranks hold every layer)")
+      ->delimiter(',');
+  app.add_option("--experts", experts,
+                 "What ranks hold of experts: columns of each, or whole ones (default: columns)");
   app.add_option("--threads", threads,
                  "Threads of each rank (default: the cores divided by the ranks)");
   app.add_option("--link", link, "How ranks talk: shm or tcp (default: shm)");
@@ -27,6 +32,8 @@ void ModelFlags::add_to(CLI::App& app) {
       "Device of ggml to compute on, as CPU (default: the first accelerator, else the CPU)");
   app.add_option("--ctx", context,
                  "Tokens of prompt and answer together (default: the model's, at most 8192)");
+  app.add_option("--cache-type", cache_type,
+                 "Type of the KV cache: f16, q8_0, q4_0 (default: f16)");
   app.add_option("--chunk", chunk, "Tokens of a prompt computed in one step (default: 512)");
   app.add_option(
       "--timeout", timeout_seconds,
@@ -43,13 +50,23 @@ Result<LaunchOptions> ModelFlags::launch_options() const {
   if (!shares.empty() && shares.size() != static_cast<std::size_t>(count))
     return fail(ErrorCode::kUsage, "--shares names {} ranks and --ranks {}; give one share a rank",
                 shares.size(), count);
-  options.shares =
+  options.layout.shares =
       shares.empty() ? std::vector<double>(static_cast<std::size_t>(count), 1.0) : shares;
-  for (const double share : options.shares)
+  for (const double share : options.layout.shares)
     if (!std::isfinite(share) || share <= 0)
       return fail(ErrorCode::kUsage,
                   "--shares {}: every rank needs a positive weight, as in --shares 3,3,1,1",
                   fmt::join(shares, ","));
+  options.layout.stages = stages;
+  if (experts != "columns" && experts != "whole")
+    return fail(ErrorCode::kUsage, "--experts {} is not known; there are columns and whole",
+                experts);
+  options.layout.whole_experts = experts == "whole";
+  const std::optional<TensorType> type = tensor_type_named(cache_type);
+  if (!type)
+    return fail(ErrorCode::kUsage, "--cache-type {} is not known; there are f16, q8_0 and q4_0",
+                cache_type);
+  options.cache_type = *type;
   if (link != "shm" && link != "tcp")
     return fail(ErrorCode::kUsage, "--link {} is not known; there are shm and tcp", link);
   options.link = link == "tcp" ? LinkKind::kTcp : LinkKind::kShm;

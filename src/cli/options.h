@@ -17,6 +17,9 @@ struct ModelFlags {
   std::string model;
   std::optional<int> ranks = {};  // as many as there are shares, else 1
   std::vector<double> shares;
+  std::vector<int> stages;  // ranks of each pipeline stage; empty: one stage
+  std::string experts = "columns";
+  std::string cache_type = "f16";
   int threads = 0;  // of each rank; 0: the cores divided by the ranks
   std::string link = "shm";
   std::string device;

@@ -24,11 +24,11 @@ struct Chunk {
   std::size_t count = 0;
 };
 
-// The part of a vector of `count` floats that `rank` sums in a long all-reduce.
-Chunk chunk_of(std::size_t count, Rank rank, int size) {
+// The part of a vector of `count` floats that `rank` sums in a long all-reduce `among` ranks.
+Chunk chunk_of(std::size_t count, Rank rank, RankSet among) {
   const std::size_t units = (count + kChunkUnitFloats - 1) / kChunkUnitFloats;
-  const auto ranks = static_cast<std::size_t>(size);
-  const auto index = static_cast<std::size_t>(rank);
+  const auto ranks = static_cast<std::size_t>(among.count());
+  const auto index = static_cast<std::size_t>(among.index(rank));
   const std::size_t begin = std::min(count, units * index / ranks * kChunkUnitFloats);
   const std::size_t end = std::min(count, units * (index + 1) / ranks * kChunkUnitFloats);
   return {begin, end - begin};
@@ -44,18 +44,18 @@ class MeshGroup final : public Group {
   void set_step(std::uint64_t step) override { step_ = step; }
   Totals totals() const override { return totals_; }
 
-  Status all_reduce_sum(std::span<float> data) override;
+  Status all_reduce_sum(std::span<float> data, RankSet among) override;
   Status all_gather(std::span<const std::byte> mine, std::span<const std::size_t> counts,
                     std::span<std::byte> gathered) override;
   Status gather(Rank root, std::span<const std::byte> mine, std::span<const std::size_t> counts,
                 std::span<std::byte> gathered) override;
-  Status broadcast(Rank root, std::span<std::byte> data) override;
+  Status broadcast(Rank root, std::span<std::byte> data, RankSet among) override;
 
  private:
-  // Runs `body` as the next operation of the sequence: deadline, totals, and what to do on an
-  // error.
+  // Runs `body` as the next operation of the ranks `among`: sequence, deadline, totals, and what to
+  // do on an error.
   template <typename Body>
-  Status run(Operation operation, const Body& body);
+  Status run(Operation operation, RankSet among, const Body& body);
 
   Status reduce_one_shot(std::span<float> data);
   Status reduce_scatter(std::span<float> data);
@@ -64,9 +64,10 @@ class MeshGroup final : public Group {
   template <typename Visit>
   Status for_each_peer(const Visit& visit);
   FrameHeader frame(Operation operation, Rank source, Rank subject, std::size_t length) const;
-  // A frame of this rank, with the payload's checksum where one is due.
+  // A frame of this rank, with the payload's checksum where one is due; start_send puts in the
+  // number that the operation has with the peer.
   FrameHeader sealed(Operation operation, Rank subject, std::span<const std::byte> payload) const;
-  Status start_send(Rank peer, const FrameHeader& header, std::span<const std::byte> payload);
+  Status start_send(Rank peer, FrameHeader header, std::span<const std::byte> payload);
   Status finish_sends(Deadline deadline);
   // Always an error: the one that a fault frame tells of, or what is wrong with that frame.
   Status check_fault(const FrameHeader& header, Rank source) const;
@@ -84,7 +85,10 @@ class MeshGroup final : public Group {
   GroupOptions options_;
   std::string kind_ = "-";
   std::uint64_t step_ = 0;
-  std::uint64_t sequence_ = 0;  // of the operation under way, from 1
+  // The operation under way: who takes part, and its number among those shared with each peer, from
+  // 1.
+  RankSet among_;
+  std::array<std::uint64_t, kRankCountMax> sequence_{};
   Deadline deadline_;
   // A wait that only ends once another rank's wait has ended has `deadline_`; that other one ends
   // earlier, so that the true culprit's name arrives before this rank blames the messenger.
@@ -115,14 +119,17 @@ MeshGroup::MeshGroup(const GroupIdentity& identity, Links links, const GroupOpti
 }
 
 template <typename Body>
-Status MeshGroup::run(Operation operation, const Body& body) {
+Status MeshGroup::run(Operation operation, RankSet among, const Body& body) {
   if (fault_) return fail(*fault_);
-  ++sequence_;
+  SINEW_ASSERT(among.contains(rank()) && (among.bits & ~everyone().bits) == 0);
+  among_ = among;
+  for (Rank peer = 0; peer < size(); ++peer)
+    if (among.contains(peer)) ++sequence_[static_cast<std::size_t>(peer)];
   const Deadline start = options_.now();
   deadline_ = start + options_.timeout;
   early_deadline_ = start + options_.timeout * 9 / 10;
   Status status;
-  if (size() > 1) status = body();
+  if (among.count() > 1) status = body();
   const std::chrono::nanoseconds spent = options_.now() - start;
   totals_.operations += 1;
   totals_.time += spent;
@@ -145,7 +152,8 @@ Error MeshGroup::last_words(Error error) {
 }
 
 Error MeshGroup::explain(Error error, Operation operation, std::chrono::nanoseconds waited) const {
-  const auto place = fmt::format("{} #{} of step {}", operation_name(operation), sequence_, step_);
+  const auto place = fmt::format("{} #{} of step {}", operation_name(operation),
+                                 sequence_[static_cast<std::size_t>(rank())], step_);
   if (error.code == ErrorCode::kDeadline && error.rank) {
     const double seconds = std::chrono::duration<double>(waited).count();
     error.message = fmt::format("rank {} is late for {} (waited {:.1f} s over {})", *error.rank,
@@ -173,7 +181,7 @@ void MeshGroup::tell_peers(const Error& error) {
 template <typename Visit>
 Status MeshGroup::for_each_peer(const Visit& visit) {
   for (Rank peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) SINEW_TRY(visit(peer));
+    if (peer != rank() && among_.contains(peer)) SINEW_TRY(visit(peer));
   }
   return {};
 }
@@ -189,7 +197,7 @@ FrameHeader MeshGroup::frame(Operation operation, Rank source, Rank subject,
   header.job = identity_.job;
   header.epoch = identity_.epoch;
   header.step = step_;
-  header.sequence = sequence_;
+  header.sequence = sequence_[static_cast<std::size_t>(source)];
   header.length = length;
   return header;
 }
@@ -201,8 +209,8 @@ FrameHeader MeshGroup::sealed(Operation operation, Rank subject,
   return header;
 }
 
-Status MeshGroup::start_send(Rank peer, const FrameHeader& header,
-                             std::span<const std::byte> payload) {
+Status MeshGroup::start_send(Rank peer, FrameHeader header, std::span<const std::byte> payload) {
+  header.sequence = sequence_[static_cast<std::size_t>(peer)];
   FrameBytes& bytes = headers_[static_cast<std::size_t>(peer)];
   encode_frame(header, bytes);
   totals_.bytes_sent += bytes.size() + payload.size();
@@ -257,8 +265,8 @@ std::span<float> MeshGroup::scratch(Rank peer, std::size_t count) {
   return {buffer.data(), count};
 }
 
-Status MeshGroup::all_reduce_sum(std::span<float> data) {
-  return run(Operation::kAllReduce, [&]() -> Status {
+Status MeshGroup::all_reduce_sum(std::span<float> data, RankSet among) {
+  return run(Operation::kAllReduce, among, [&]() -> Status {
     if (data.size_bytes() <= options_.threshold_bytes) return reduce_one_shot(data);
     SINEW_TRY(reduce_scatter(data));
     return gather_reduced(data);
@@ -270,26 +278,27 @@ Status MeshGroup::reduce_one_shot(std::span<float> data) {
   const FrameHeader mine = sealed(Operation::kAllReduce, 0, payload);
   SINEW_TRY(for_each_peer([&](Rank peer) { return start_send(peer, mine, payload); }));
   std::array<const float*, kRankCountMax> sources{};
-  sources[static_cast<std::size_t>(rank())] = data.data();
+  sources[static_cast<std::size_t>(among_.index(rank()))] = data.data();
   SINEW_TRY(for_each_peer([&](Rank peer) {
     const std::span<float> vector = scratch(peer, data.size());
-    sources[static_cast<std::size_t>(peer)] = vector.data();
+    sources[static_cast<std::size_t>(among_.index(peer))] = vector.data();
     return receive(frame(Operation::kAllReduce, peer, 0, payload.size()),
                    std::as_writable_bytes(vector), deadline_);
   }));
   SINEW_TRY(finish_sends(deadline_));
-  sum_in_order({sources.data(), static_cast<std::size_t>(size())}, data.data(), data.size());
+  sum_in_order({sources.data(), static_cast<std::size_t>(among_.count())}, data.data(),
+               data.size());
   return {};
 }
 
 Status MeshGroup::reduce_scatter(std::span<float> data) {
   SINEW_TRY(for_each_peer([&](Rank peer) {
-    const Chunk chunk = chunk_of(data.size(), peer, size());
+    const Chunk chunk = chunk_of(data.size(), peer, among_);
     const auto payload = std::as_bytes(data.subspan(chunk.begin, chunk.count));
     return start_send(peer, sealed(Operation::kReduceScatter, 0, payload), payload);
   }));
 
-  const Chunk mine = chunk_of(data.size(), rank(), size());
+  const Chunk mine = chunk_of(data.size(), rank(), among_);
   const std::span<float> out = data.subspan(mine.begin, mine.count);
   std::array<FrameHeader, kRankCountMax> headers;
   SINEW_TRY(for_each_peer([&](Rank peer) -> Status {
@@ -303,17 +312,18 @@ Status MeshGroup::reduce_scatter(std::span<float> data) {
   for (std::size_t begin = 0; begin < out.size(); begin += kPieceFloats) {
     const std::span<float> piece = out.subspan(begin, std::min(kPieceFloats, out.size() - begin));
     std::array<const float*, kRankCountMax> sources{};
-    sources[static_cast<std::size_t>(rank())] = piece.data();
+    sources[static_cast<std::size_t>(among_.index(rank()))] = piece.data();
     const auto receive_piece = [&](Rank peer) -> Status {
       const auto index = static_cast<std::size_t>(peer);
       const std::span<float> vector = scratch(peer, piece.size());
-      sources[index] = vector.data();
+      sources[static_cast<std::size_t>(among_.index(peer))] = vector.data();
       SINEW_TRY(link(peer).receive(std::as_writable_bytes(vector), early_deadline_));
       if (headers[index].checksummed) checksums_[index].add(std::as_bytes(vector));
       return {};
     };
     SINEW_TRY(for_each_peer(receive_piece));
-    sum_in_order({sources.data(), static_cast<std::size_t>(size())}, piece.data(), piece.size());
+    sum_in_order({sources.data(), static_cast<std::size_t>(among_.count())}, piece.data(),
+                 piece.size());
   }
   SINEW_TRY(for_each_peer([&](Rank peer) -> Status {
     const auto index = static_cast<std::size_t>(peer);
@@ -324,12 +334,12 @@ Status MeshGroup::reduce_scatter(std::span<float> data) {
 }
 
 Status MeshGroup::gather_reduced(std::span<float> data) {
-  const Chunk mine = chunk_of(data.size(), rank(), size());
+  const Chunk mine = chunk_of(data.size(), rank(), among_);
   const auto payload = std::as_bytes(data.subspan(mine.begin, mine.count));
   const FrameHeader header = sealed(Operation::kReducedGather, 0, payload);
   SINEW_TRY(for_each_peer([&](Rank peer) { return start_send(peer, header, payload); }));
   SINEW_TRY(for_each_peer([&](Rank peer) {
-    const Chunk chunk = chunk_of(data.size(), peer, size());
+    const Chunk chunk = chunk_of(data.size(), peer, among_);
     const auto into = std::as_writable_bytes(data.subspan(chunk.begin, chunk.count));
     return receive(frame(Operation::kReducedGather, peer, 0, into.size()), into, deadline_);
   }));
@@ -361,7 +371,7 @@ Status MeshGroup::all_gather(std::span<const std::byte> mine, std::span<const st
   const auto parts = parts_of(counts, gathered);
   const std::span<std::byte> own = parts[static_cast<std::size_t>(rank())];
   place_own_part(mine, own);
-  return run(Operation::kAllGather, [&]() -> Status {
+  return run(Operation::kAllGather, everyone(), [&]() -> Status {
     const FrameHeader header = sealed(Operation::kAllGather, 0, own);
     SINEW_TRY(for_each_peer([&](Rank peer) { return start_send(peer, header, own); }));
     SINEW_TRY(for_each_peer([&](Rank peer) {
@@ -378,14 +388,14 @@ Status MeshGroup::gather(Rank root, std::span<const std::byte> mine,
   SINEW_ASSERT(counts.size() == static_cast<std::size_t>(size()));
   SINEW_ASSERT(mine.size() == counts[static_cast<std::size_t>(rank())]);
   if (rank() != root) {
-    return run(Operation::kGather, [&]() -> Status {
+    return run(Operation::kGather, everyone(), [&]() -> Status {
       SINEW_TRY(start_send(root, sealed(Operation::kGather, root, mine), mine));
       return link(root).finish_send(deadline_);
     });
   }
   const auto parts = parts_of(counts, gathered);
   place_own_part(mine, parts[static_cast<std::size_t>(rank())]);
-  return run(Operation::kGather, [&] {
+  return run(Operation::kGather, everyone(), [&] {
     return for_each_peer([&](Rank peer) {
       const std::span<std::byte> into = parts[static_cast<std::size_t>(peer)];
       return receive(frame(Operation::kGather, peer, root, into.size()), into, deadline_);
@@ -393,9 +403,9 @@ Status MeshGroup::gather(Rank root, std::span<const std::byte> mine,
   });
 }
 
-Status MeshGroup::broadcast(Rank root, std::span<std::byte> data) {
-  SINEW_ASSERT(root >= 0 && root < size());
-  return run(Operation::kBroadcast, [&]() -> Status {
+Status MeshGroup::broadcast(Rank root, std::span<std::byte> data, RankSet among) {
+  SINEW_ASSERT(root >= 0 && root < size() && among.contains(root));
+  return run(Operation::kBroadcast, among, [&]() -> Status {
     if (rank() != root) {
       return receive(frame(Operation::kBroadcast, root, root, data.size()), data, deadline_);
     }

@@ -18,11 +18,11 @@ constexpr std::chrono::milliseconds kWantedInterval{100};
 
 // All local ranks share this machine's memory.
 Status check_memory(const ModelSpec& spec, const std::vector<BoundTensor>& bound, const Plan& plan,
-                    std::int64_t cells) {
+                    std::int64_t cells, TensorType cache_type) {
   std::uint64_t weights = 0;
   std::uint64_t caches = 0;
   for (Rank rank = 0; rank < plan.ranks; ++rank) {
-    const RankMemory memory = rank_memory(spec, bound, plan, rank, cells);
+    const RankMemory memory = rank_memory(spec, bound, plan, rank, cells, cache_type);
     weights += memory.weight_bytes;
     caches += memory.cache_bytes;
   }
@@ -48,7 +48,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::load(
     SINEW_ASSIGN(const ModelFile file, ModelFile::open(options.model_path));
     SINEW_ASSIGN(engine->spec_, read_spec(file.directory));
     SINEW_ASSIGN(const std::vector<BoundTensor> bound, bind_tensors(engine->spec_, file.directory));
-    SINEW_ASSIGN(engine->plan_, make_plan(engine->spec_, bound, options.shares));
+    SINEW_ASSIGN(engine->plan_, make_plan(engine->spec_, bound, options.layout));
+    SINEW_TRY(check_cache_type(engine->spec_, options.cache_type));
     if (options.context == 0)
       options.context = std::min(engine->spec_.context_trained, kContextDefault);
     if (options.context > kContextMax)
@@ -58,7 +59,8 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::load(
           "--ctx {} is larger than the {} tokens that {} was trained for; text beyond may be "
           "nonsense",
           options.context, engine->spec_.context_trained, engine->spec_.name);
-    SINEW_TRY(check_memory(engine->spec_, bound, engine->plan_, options.context * options.slots));
+    SINEW_TRY(check_memory(engine->spec_, bound, engine->plan_, options.context * options.slots,
+                           options.cache_type));
   }
   engine->options_ = options;
   SINEW_ASSIGN(engine->supervisor_, Supervisor::launch(options, progress));
@@ -84,7 +86,7 @@ Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
                                                const std::function<bool()>& wanted) {
   SINEW_TRY(check_prompt(request.prompt));
   SINEW_TRY(check_sampling(request.sampling));
-  SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request}));
+  SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request, false}));
   bool cancelled = false;
   const auto cancel_unless = [&](bool go_on) {
     if (go_on || cancelled) return;
@@ -106,22 +108,70 @@ Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
   }
 }
 
+Status LocalEngine::collect(BeginMessage begin,
+                            const std::function<void(ControlMessage&)>& on_event,
+                            const std::function<bool()>& wanted) {
+  SINEW_TRY(supervisor_->begin(std::move(begin)));
+  while (true) {
+    SINEW_ASSIGN(std::optional<ControlMessage> event, supervisor_->next_event(kWantedInterval));
+    if (!wanted()) {
+      supervisor_->cancel();
+      return fail(ErrorCode::kCancelled, "stopped by a signal");
+    }
+    if (!event) continue;
+    if (std::holds_alternative<DoneMessage>(*event)) return {};
+    on_event(*event);
+  }
+}
+
 Result<std::vector<float>> LocalEngine::evaluate(const std::vector<TokenId>& tokens, bool all) {
   SINEW_TRY(check_prompt(tokens));
-  GenerationRequest request;
-  request.prompt = tokens;
-  SINEW_TRY(supervisor_->begin(
-      BeginMessage{all ? BeginMessage::Kind::kEvaluateAll : BeginMessage::Kind::kEvaluateLast,
-                   std::move(request)}));
+  BeginMessage begin{all ? BeginMessage::Kind::kEvaluateAll : BeginMessage::Kind::kEvaluateLast,
+                     {}};
+  begin.request.prompt = tokens;
   std::vector<float> logits;
-  while (true) {
-    SINEW_ASSIGN(const std::optional<ControlMessage> event,
-                 supervisor_->next_event(kWantedInterval));
-    if (!event) continue;
-    if (std::holds_alternative<DoneMessage>(*event)) return logits;
-    if (const auto* piece = std::get_if<LogitsMessage>(&*event))
-      logits.insert(logits.end(), piece->values.begin(), piece->values.end());
-  }
+  SINEW_TRY(collect(
+      std::move(begin),
+      [&](ControlMessage& event) {
+        if (const auto* piece = std::get_if<LogitsMessage>(&event))
+          logits.insert(logits.end(), piece->values.begin(), piece->values.end());
+      },
+      [] { return true; }));
+  return logits;
+}
+
+Result<std::vector<float>> LocalEngine::trace(
+    const std::vector<TokenId>& tokens, Trace trace, bool fresh,
+    const std::function<void(const TraceMessage&)>& on_trace, const std::function<bool()>& wanted) {
+  SINEW_TRY(check_prompt(tokens));
+  BeginMessage begin{
+      trace == Trace::kNoisy ? BeginMessage::Kind::kTraceNoisy : BeginMessage::Kind::kTrace, {}};
+  begin.request.prompt = tokens;
+  begin.fresh = fresh;
+  std::vector<float> logits;
+  SINEW_TRY(collect(
+      std::move(begin),
+      [&](ControlMessage& event) {
+        if (const auto* piece = std::get_if<LogitsMessage>(&event))
+          logits.insert(logits.end(), piece->values.begin(), piece->values.end());
+        if (const auto* block = std::get_if<TraceMessage>(&event)) on_trace(*block);
+      },
+      wanted));
+  return logits;
+}
+
+Result<std::vector<std::vector<SliceHash>>> LocalEngine::slice_hashes(
+    const std::function<bool()>& wanted) {
+  std::vector<std::vector<SliceHash>> all(static_cast<std::size_t>(plan_.ranks));
+  SINEW_TRY(collect(
+      BeginMessage{BeginMessage::Kind::kHashes, {}, false},
+      [&](ControlMessage& event) {
+        auto* slice = std::get_if<SliceHashMessage>(&event);
+        if (slice != nullptr && slice->rank >= 0 && slice->rank < plan_.ranks)
+          all[static_cast<std::size_t>(slice->rank)].push_back(std::move(slice->hash));
+      },
+      wanted));
+  return all;
 }
 
 }  // namespace sinew

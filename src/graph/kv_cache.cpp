@@ -6,26 +6,30 @@
 
 namespace sinew {
 
-Result<KvCache> KvCache::allocate(const Device& device, const ModelSpec& spec, int kv_heads,
-                                  std::int64_t context, int slots) {
+Result<KvCache> KvCache::allocate(const Device& device, const ModelSpec& spec,
+                                  const CacheShape& shape) {
   KvCache cache;
-  cache.context_ = context;
-  if (kv_heads == 0) return cache;
-  const bool latent = spec.family == Family::kDeepseek2;
-  const std::int64_t cells = context * slots;
-  const std::int64_t key_elements =
-      latent ? spec.cached_elements(kv_heads) : std::int64_t{kv_heads} * spec.key_dimensions;
-  const std::int64_t value_elements = std::int64_t{kv_heads} * spec.value_dimensions;
-  const auto layers = static_cast<std::size_t>(spec.layers);
-  cache.tensors_.reset(ggml_init({ggml_tensor_overhead() * (2 * layers + 1), nullptr, true}));
+  cache.shape_ = shape;
+  if (shape.kv_heads == 0) return cache;
+  const std::int64_t cells = shape.context * shape.slots;
+  const std::int64_t key_elements = spec.cached_keys(shape.kv_heads);
+  const std::int64_t value_elements = spec.cached_values(shape.kv_heads);
+  const auto type = static_cast<ggml_type>(shape.type);
+  const auto layers = static_cast<std::size_t>(shape.layers.size());
+  cache.tensors_.reset(ggml_init({ggml_tensor_overhead() * (3 * layers + 1), nullptr, true}));
   if (cache.tensors_ == nullptr)
     return fail(ErrorCode::kNoMemory, "no memory for the KV cache's headers");
   for (std::size_t layer = 0; layer < layers; ++layer) {
-    cache.keys_.push_back(
-        ggml_new_tensor_2d(cache.tensors_.get(), GGML_TYPE_F16, key_elements, cells));
-    if (!latent)
+    cache.keys_.push_back(ggml_new_tensor_2d(cache.tensors_.get(), type, key_elements, cells));
+    if (value_elements > 0)
       cache.values_.push_back(
-          ggml_new_tensor_2d(cache.tensors_.get(), GGML_TYPE_F16, value_elements, cells));
+          ggml_new_tensor_2d(cache.tensors_.get(), type, value_elements, cells));
+    const std::int64_t index_elements = spec.cached_index_keys(
+        static_cast<int>(shape.layers.begin) + static_cast<int>(layer), shape.kv_heads);
+    cache.index_keys_.push_back(
+        index_elements == 0
+            ? nullptr
+            : ggml_new_tensor_2d(cache.tensors_.get(), GGML_TYPE_F16, index_elements, cells));
   }
   cache.buffer_.reset(
       ggml_backend_alloc_ctx_tensors_from_buft(cache.tensors_.get(), device.default_buffers()));

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/assert.h"
 #include "model/families.h"
 
 namespace sinew {
@@ -63,6 +64,8 @@ std::string_view dimension_name(Dimension dimension) {
       return "feed-forward columns";
     case Dimension::kExpertColumns:
       return "expert columns";
+    case Dimension::kExperts:
+      return "experts";
     case Dimension::kSharedColumns:
       return "shared-expert columns";
     case Dimension::kVocabulary:
@@ -72,13 +75,11 @@ std::string_view dimension_name(Dimension dimension) {
 }
 
 std::vector<TensorDecl> declare_tensors(const ModelSpec& spec) {
-  switch (spec.family) {
-    case Family::kLlama:
-      return declare_llama(spec);
-    case Family::kDeepseek2:
-      return declare_deepseek2(spec);
-  }
-  return {};
+  const Architecture* architecture = find_architecture(spec.architecture);
+  SINEW_ASSERT(architecture != nullptr);
+  TensorTable table(spec);
+  architecture->declare(spec, table);
+  return table.take();
 }
 
 std::int64_t dimension_size(const ModelSpec& spec, Dimension dimension) {
@@ -86,11 +87,13 @@ std::int64_t dimension_size(const ModelSpec& spec, Dimension dimension) {
   const bool has_experts = !spec.dense(spec.layers - 1);
   switch (dimension) {
     case Dimension::kHeads:
-      return spec.family == Family::kDeepseek2 ? spec.heads : spec.kv_heads;
+      return spec.kv_heads;
     case Dimension::kFeedForward:
       return has_dense ? spec.feed_forward : 0;
     case Dimension::kExpertColumns:
       return has_experts ? spec.experts.columns : 0;
+    case Dimension::kExperts:
+      return has_experts ? spec.experts.count : 0;
     case Dimension::kSharedColumns:
       return has_experts ? std::int64_t{spec.experts.shared} * spec.experts.columns : 0;
     case Dimension::kVocabulary:
@@ -132,7 +135,7 @@ std::array<std::int64_t, kDimensionCount> split_units(const ModelSpec& spec,
     const auto dimension = static_cast<Dimension>(d);
     const std::int64_t size = dimension_size(spec, dimension);
     units[static_cast<std::size_t>(d)] =
-        dimension == Dimension::kHeads
+        dimension == Dimension::kHeads || dimension == Dimension::kExperts
             ? 1
             : std::clamp<std::int64_t>(std::gcd(size, kColumnsAligned), 1, kColumnsAligned);
   }
@@ -146,58 +149,6 @@ std::array<std::int64_t, kDimensionCount> split_units(const ModelSpec& spec,
     total = std::lcm(total, unit);
   }
   return units;
-}
-
-TensorDecl mirrored(std::string name, std::array<std::int64_t, 4> shape) {
-  TensorDecl decl;
-  decl.name = std::move(name);
-  decl.shape = shape;
-  return decl;
-}
-
-TensorDecl float_vector(std::string name, std::int64_t size) {
-  TensorDecl decl = mirrored(std::move(name), {size, 1, 1, 1});
-  decl.float_only = true;
-  decl.use = TensorUse::kOther;
-  return decl;
-}
-
-TensorDecl split(std::string name, std::array<std::int64_t, 4> shape, Dimension dimension, int axis,
-                 std::int64_t elements) {
-  TensorDecl decl = mirrored(std::move(name), shape);
-  decl.split = SplitRule{false, dimension, axis, elements};
-  return decl;
-}
-
-TensorDecl used_as(TensorUse use, TensorDecl decl) {
-  decl.use = use;
-  return decl;
-}
-
-TensorDecl optional(TensorDecl decl) {
-  decl.required = false;
-  return decl;
-}
-
-void declare_ends(const ModelSpec& spec, std::vector<TensorDecl>& table) {
-  table.push_back(
-      used_as(TensorUse::kOther, split("token_embd.weight", {spec.embedding, spec.vocabulary, 1, 1},
-                                       Dimension::kVocabulary, 1)));
-  table.push_back(float_vector("output_norm.weight", spec.embedding));
-  if (!spec.tied_output)
-    table.push_back(
-        split("output.weight", {spec.embedding, spec.vocabulary, 1, 1}, Dimension::kVocabulary, 1));
-}
-
-void declare_feed_forward(const std::string& prefix, const std::string& suffix,
-                          std::int64_t embedding, std::int64_t columns, Dimension dimension,
-                          std::vector<TensorDecl>& table) {
-  table.push_back(
-      split(prefix + "gate" + suffix + ".weight", {embedding, columns, 1, 1}, dimension, 1));
-  table.push_back(
-      split(prefix + "up" + suffix + ".weight", {embedding, columns, 1, 1}, dimension, 1));
-  table.push_back(
-      split(prefix + "down" + suffix + ".weight", {columns, embedding, 1, 1}, dimension, 0));
 }
 
 }  // namespace sinew

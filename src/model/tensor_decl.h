@@ -15,11 +15,12 @@ namespace sinew {
 enum class Dimension : std::uint8_t {
   kHeads,          // attention heads; with grouped queries: key-value groups
   kFeedForward,    // columns of a dense layer
-  kExpertColumns,  // columns of every expert
+  kExpertColumns,  // columns of every expert, or
+  kExperts,        // whole experts
   kSharedColumns,  // columns of the shared expert
   kVocabulary,     // rows of embedding and output layer
 };
-inline constexpr int kDimensionCount = 5;
+inline constexpr int kDimensionCount = 6;
 std::string_view dimension_name(Dimension dimension);
 
 // How one tensor is cut. The vocabulary is that of ggml's meta device: mirrored, or split along an
@@ -41,11 +42,25 @@ enum class TensorUse : std::uint8_t {
   kOther,    // looked up by rows, multiplied head by head, or a vector
 };
 
+// Which pipeline stages need a tensor.
+enum class Place : std::uint8_t {
+  kEveryStage,
+  kFirstStage,
+  kLastStage,
+  kBothEnds,  // an embedding that is the output layer as well
+  kLayer,     // the stage of `TensorDecl::layer`
+};
+
 // One tensor that a family needs.
 struct TensorDecl {
   std::string name;
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};
   SplitRule split;
+  // Axis along which experts are stacked, by which the tensor is cut instead where ranks hold whole
+  // experts; -1 for what belongs to no expert.
+  int expert_axis = -1;
+  Place place = Place::kEveryStage;
+  int layer = 0;
   TensorUse use = TensorUse::kMatrix;
   bool required = true;
   bool float_only = false;  // norms, biases and routers, which are used as F32

@@ -9,19 +9,12 @@ std::vector<LoadItem> make_load_list(const std::vector<BoundTensor>& tensors, co
   std::vector<LoadItem> list;
   for (const BoundTensor& tensor : tensors) {
     const TensorInfo& info = *tensor.info;
-    const SplitRule& rule = tensor.decl.split;
+    const auto part = plan.part(rank, tensor.decl);
+    if (!part) continue;
     LoadItem item{tensor.decl.name, tensor.decl.use, info.type, tensor.decl.shape,
                   info.part,        info.offset,     {}};
-    if (rule.mirrored) {
-      item.bytes = slice_bytes(info, 3, {0, tensor.decl.shape[3]});
-    } else {
-      const IndexRange range = plan.range(rank, rule.dimension);
-      if (range.size() == 0) continue;
-      const IndexRange elements{range.begin * rule.elements_per_index,
-                                range.end * rule.elements_per_index};
-      item.shape[static_cast<std::size_t>(rule.axis)] = elements.size();
-      item.bytes = slice_bytes(info, rule.axis, elements);
-    }
+    item.shape[static_cast<std::size_t>(part->axis)] = part->range.size();
+    item.bytes = slice_bytes(info, part->axis, part->range);
     list.push_back(std::move(item));
   }
   std::stable_sort(list.begin(), list.end(), [](const LoadItem& a, const LoadItem& b) {
@@ -55,8 +48,10 @@ Result<const LoadItem*> find_item(const BoundTensor& tensor, const std::vector<L
   return found;
 }
 
-Status check_mirrored(const BoundTensor& tensor, const std::vector<std::vector<LoadItem>>& lists) {
-  for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+Status check_mirrored(const BoundTensor& tensor, const std::vector<std::vector<LoadItem>>& lists,
+                      const Stage& stage) {
+  for (auto rank = static_cast<std::size_t>(stage.first);
+       rank < static_cast<std::size_t>(stage.first + stage.ranks); ++rank) {
     SINEW_ASSIGN(const LoadItem* const item, find_item(tensor, lists[rank], rank));
     if (item == nullptr || item->bytes.offset != 0 || item->bytes.total() != tensor.info->bytes)
       return fail(ErrorCode::kInternal, "rank {} does not hold all of mirrored tensor '{}'", rank,
@@ -65,9 +60,11 @@ Status check_mirrored(const BoundTensor& tensor, const std::vector<std::vector<L
   return {};
 }
 
-Status check_split(const BoundTensor& tensor, const std::vector<std::vector<LoadItem>>& lists) {
+Status check_split(const BoundTensor& tensor, const std::vector<std::vector<LoadItem>>& lists,
+                   const Stage& stage) {
   std::vector<Interval> intervals;
-  for (std::size_t rank = 0; rank < lists.size(); ++rank) {
+  for (auto rank = static_cast<std::size_t>(stage.first);
+       rank < static_cast<std::size_t>(stage.first + stage.ranks); ++rank) {
     SINEW_ASSIGN(const LoadItem* const item, find_item(tensor, lists[rank], rank));
     if (item == nullptr) continue;
     for (std::uint64_t i = 0; i < item->bytes.count; ++i) {
@@ -91,13 +88,29 @@ Status check_split(const BoundTensor& tensor, const std::vector<std::vector<Load
   return {};
 }
 
+Status check_absent(const BoundTensor& tensor, const std::vector<std::vector<LoadItem>>& lists,
+                    const Stage& stage) {
+  for (auto rank = static_cast<std::size_t>(stage.first);
+       rank < static_cast<std::size_t>(stage.first + stage.ranks); ++rank) {
+    SINEW_ASSIGN(const LoadItem* const item, find_item(tensor, lists[rank], rank));
+    if (item != nullptr)
+      return fail(ErrorCode::kInternal, "rank {} holds tensor '{}', which its stage does not need",
+                  rank, tensor.decl.name);
+  }
+  return {};
+}
+
 }  // namespace
 
-Status check_coverage(const std::vector<BoundTensor>& tensors,
+Status check_coverage(const std::vector<BoundTensor>& tensors, const Plan& plan,
                       const std::vector<std::vector<LoadItem>>& lists) {
   for (const BoundTensor& tensor : tensors)
-    SINEW_TRY(tensor.decl.split.mirrored ? check_mirrored(tensor, lists)
-                                         : check_split(tensor, lists));
+    for (const Stage& stage : plan.stages)
+      if (!plan.needed(stage, tensor.decl))
+        SINEW_TRY(check_absent(tensor, lists, stage));
+      else
+        SINEW_TRY(plan.rule(tensor.decl).mirrored ? check_mirrored(tensor, lists, stage)
+                                                  : check_split(tensor, lists, stage));
   return {};
 }
 

@@ -25,10 +25,10 @@ struct LoadItem {
 std::vector<LoadItem> make_load_list(const std::vector<BoundTensor>& tensors, const Plan& plan,
                                      Rank rank);
 
-// Proves that all ranks together read every byte of every bound tensor as its rule says: split
-// tensors exactly once, mirrored ones on every rank. The error names tensor, byte and the ranks
-// concerned.
-Status check_coverage(const std::vector<BoundTensor>& tensors,
+// Proves that the ranks of every stage together read every byte of each tensor that the stage needs
+// as its rule says: split tensors exactly once, mirrored ones on every rank. The error names
+// tensor, byte and the ranks concerned.
+Status check_coverage(const std::vector<BoundTensor>& tensors, const Plan& plan,
                       const std::vector<std::vector<LoadItem>>& lists);
 
 }  // namespace sinew

@@ -56,10 +56,11 @@ Result<std::vector<std::uint64_t>> allowances(const std::string& path) {
   SINEW_ASSIGN(const ModelFile file, ModelFile::open(path));
   SINEW_ASSIGN(const ModelSpec spec, read_spec(file.directory));
   SINEW_ASSIGN(const std::vector<BoundTensor> tensors, bind_tensors(spec, file.directory));
-  SINEW_ASSIGN(const Plan plan, make_plan(spec, tensors, std::vector<double>(kRanks, 1.0)));
+  SINEW_ASSIGN(const Plan plan,
+               make_plan(spec, tensors, Layout{std::vector<double>(kRanks, 1.0), {}, false}));
   std::vector<std::uint64_t> all;
   for (Rank rank = 0; rank < kRanks; ++rank) {
-    const RankMemory memory = rank_memory(spec, tensors, plan, rank, kContext);
+    const RankMemory memory = rank_memory(spec, tensors, plan, rank, kContext, TensorType::kF16);
     std::uint64_t largest = 0;
     for (const LoadItem& item : make_load_list(tensors, plan, rank))
       largest = std::max(largest, item.bytes.total());

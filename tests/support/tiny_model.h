@@ -30,18 +30,72 @@ inline ModelSpec tiny_deepseek_spec() {
   ModelSpec spec = tiny_llama_spec();
   spec.family = Family::kDeepseek2;
   spec.architecture = "deepseek2";
-  spec.kv_heads = 1;
+  spec.kv_heads = spec.heads;
   spec.rope.dimensions = 16;
   spec.latent.query_rank = 64;
   spec.latent.kv_rank = 32;
   spec.latent.nope_dimensions = 16;
-  spec.latent.value_dimensions = 32;
   spec.experts.count = 4;
   spec.experts.used = 2;
   spec.experts.columns = 128;
   spec.experts.shared = 1;
   spec.experts.dense_layers = 1;
   return spec;
+}
+
+// Both layers have an indexer of their own; those of glm-dsa may share one.
+inline ModelSpec tiny_sparse_spec(const std::string& architecture) {
+  ModelSpec spec = tiny_deepseek_spec();
+  spec.family = Family::kDeepseek32;
+  spec.architecture = architecture;
+  spec.experts.gating = ExpertSpec::Gating::kSigmoid;
+  spec.indexer.heads = 4;
+  spec.indexer.dimensions = 32;
+  spec.indexer.chosen = 16;
+  spec.indexer.layers.assign(static_cast<std::size_t>(spec.layers), true);
+  return spec;
+}
+
+// A model of grouped-query attention of any other architecture; `experts` of them in each layer, or
+// none.
+inline ModelSpec tiny_grouped_spec(const std::string& architecture, Family family, int experts) {
+  ModelSpec spec = tiny_llama_spec();
+  spec.family = family;
+  spec.architecture = architecture;
+  if (experts == 0) return spec;
+  spec.experts.count = experts;
+  spec.experts.used = 2;
+  spec.experts.columns = 128;
+  return spec;
+}
+// One model of every architecture.
+inline std::vector<ModelSpec> tiny_specs() {
+  ModelSpec glm = tiny_grouped_spec("glm4moe", Family::kGlm4Moe, 4);
+  glm.experts.shared = 1;
+  glm.experts.dense_layers = 1;
+  ModelSpec gpt = tiny_grouped_spec("gpt-oss", Family::kGptOss, 4);
+  gpt.window.size = 16;
+  gpt.window.layers = {true, false};
+  ModelSpec gemma = tiny_grouped_spec("gemma3", Family::kGemma3, 0);
+  gemma.tied_output = true;
+  gemma.window.size = 16;
+  gemma.window.layers = {true, true};
+  ModelSpec old_layout = tiny_deepseek_spec();
+  old_layout.latent.expanded = true;
+  old_layout.latent.query_rank = 0;
+  return {tiny_llama_spec(),
+          tiny_grouped_spec("llama", Family::kLlama, 4),
+          tiny_grouped_spec("qwen2", Family::kQwen2, 0),
+          tiny_grouped_spec("qwen3", Family::kQwen3, 0),
+          tiny_grouped_spec("qwen3moe", Family::kQwen3, 4),
+          glm,
+          gpt,
+          tiny_grouped_spec("minimax-m2", Family::kMiniMax, 4),
+          gemma,
+          tiny_deepseek_spec(),
+          old_layout,
+          tiny_sparse_spec("deepseek32"),
+          tiny_sparse_spec("glm-dsa")};
 }
 
 // The metadata that `read_spec` reads such a spec from.
@@ -57,16 +111,23 @@ inline GgufWriter tiny_metadata(const ModelSpec& spec) {
   add("attention.head_count", spec.heads);
   add("feed_forward_length", spec.feed_forward);
   add("rope.dimension_count", spec.rope.dimensions);
-  if (spec.family == Family::kLlama) {
-    add("attention.head_count_kv", spec.kv_heads);
-    add("attention.key_length", spec.key_dimensions);
-    add("attention.value_length", spec.value_dimensions);
-    return writer;
+  const bool is_latent = spec.latent.kv_rank > 0;
+  const bool is_mla = is_latent && !spec.latent.expanded;
+  add(is_mla ? "attention.key_length_mla" : "attention.key_length", spec.key_dimensions);
+  add(is_mla ? "attention.value_length_mla" : "attention.value_length", spec.value_dimensions);
+  if (!is_latent) add("attention.head_count_kv", spec.kv_heads);
+  if (is_latent && spec.latent.query_rank > 0) add("attention.q_lora_rank", spec.latent.query_rank);
+  if (is_latent) add("attention.kv_lora_rank", spec.latent.kv_rank);
+  if (spec.window.size > 0) add("attention.sliding_window", spec.window.size);
+  if (spec.indexer.heads > 0) {
+    add("attention.indexer.head_count", spec.indexer.heads);
+    add("attention.indexer.key_length", spec.indexer.dimensions);
+    add("attention.indexer.top_k", spec.indexer.chosen);
+    add("expert_gating_func", 2);
   }
-  add("attention.q_lora_rank", spec.latent.query_rank);
-  add("attention.kv_lora_rank", spec.latent.kv_rank);
-  add("attention.key_length_mla", spec.key_dimensions);
-  add("attention.value_length_mla", spec.value_dimensions);
+  if (!spec.indexer.layers.empty() && spec.architecture == "glm-dsa")
+    writer.add("glm-dsa.attention.indexer.types", spec.indexer.layers);
+  if (spec.experts.count == 0) return writer;
   add("expert_count", spec.experts.count);
   add("expert_used_count", spec.experts.used);
   add("expert_feed_forward_length", spec.experts.columns);

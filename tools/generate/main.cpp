@@ -28,6 +28,8 @@ struct Arguments {
   std::uint32_t experts = 0;
   unsigned threads = 0;
   bool tied = false;
+  bool prediction_layer = false;
+  bool head_norms = false;
   bool list = false;
 };
 
@@ -35,7 +37,9 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.footer("Example: sinew-generate tiny-ds ds.gguf --type q4_0 --seed 7");
   app.add_option("kind", arguments.kind, "Which model; --list shows them")->option_text("KIND");
   app.add_option("file", arguments.path, "The file to write")->option_text("FILE.gguf");
-  app.add_option("--type", arguments.type, "Type of all matrices: f32, f16, bf16, q8_0, q4_K, ..");
+  app.add_option("--type", arguments.type,
+                 "Type of all matrices: f32, f16, bf16, q8_0, q4_K, iq2_xxs, ..; mixed: another "
+                 "one for each matrix");
   app.add_option("--attention-type", arguments.attention_type, "Type of the attention's matrices");
   app.add_option("--expert-type", arguments.expert_type, "Type of the feed-forward matrices");
   app.add_option("--context", arguments.context, "Context length written into the file")
@@ -46,20 +50,23 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_option("--threads", arguments.threads, "Threads (default: one a processor)")
       ->check(CLI::Range(1, 256));
   app.add_flag("--tied", arguments.tied, "Leave the output layer out: it is the embedding");
+  app.add_flag("--mtp", arguments.prediction_layer,
+               "Add a layer for multi-token prediction, which a plain run skips");
+  app.add_flag("--qk-norm", arguments.head_norms, "Add norms of each query's and key's head");
   app.add_flag("--list", arguments.list, "Show the kinds");
 }
 
 Result<std::optional<TensorType>> type_option(const char* flag, const std::string& text) {
   if (text.empty()) return std::optional<TensorType>();
   const std::optional<TensorType> type = tensor_type_named(text);
-  // What ggml can quantise without an importance matrix, and what llama.cpp accepts as a weight.
+  // What ggml can quantise. Q8_1 and Q8_K are for activations only.
   const auto usable = [](TensorType candidate) {
     const auto ggml = static_cast<ggml_type>(candidate);
     if (candidate == TensorType::kF32 || candidate == TensorType::kF16 ||
         candidate == TensorType::kBF16)
       return true;
-    return ggml_is_quantized(ggml) && !ggml_quantize_requires_imatrix(ggml) &&
-           candidate != TensorType::kQ8_1 && candidate != TensorType::kQ8_K;
+    return ggml_is_quantized(ggml) && candidate != TensorType::kQ8_1 &&
+           candidate != TensorType::kQ8_K;
   };
   if (!type || !usable(*type))
     return fail(ErrorCode::kUsage,
@@ -72,12 +79,17 @@ Status run(const Arguments& arguments) {
   if (arguments.kind.empty() || arguments.path.empty())
     return fail(ErrorCode::kUsage, "name a kind and a file, as in: sinew-generate tiny-ds ds.gguf");
   Options options;
-  SINEW_ASSIGN(options.type, type_option("--type", arguments.type));
+  options.mixed = arguments.type == "mixed";
+  if (!options.mixed) {
+    SINEW_ASSIGN(options.type, type_option("--type", arguments.type));
+  }
   SINEW_ASSIGN(options.attention_type, type_option("--attention-type", arguments.attention_type));
   SINEW_ASSIGN(options.expert_type, type_option("--expert-type", arguments.expert_type));
   if (arguments.context != 0) options.context = arguments.context;
   if (arguments.experts != 0) options.experts = arguments.experts;
   options.tied = arguments.tied;
+  options.prediction_layer = arguments.prediction_layer;
+  options.head_norms = arguments.head_norms;
   std::optional<ModelFile> source;
   if (!arguments.vocabulary_from.empty()) {
     SINEW_ASSIGN(source, ModelFile::open(arguments.vocabulary_from));
@@ -109,7 +121,7 @@ int main(int argc, char** argv) {
   }
   if (arguments.list) {
     for (const generate::Kind& kind : generate::kinds())
-      fmt::print("{:<12} {}\n", kind.name, kind.description);
+      fmt::print("{:<20} {}\n", kind.name, kind.description);
     return 0;
   }
   const Status status = generate::run(arguments);

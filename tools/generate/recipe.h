@@ -15,8 +15,7 @@ namespace sinew::generate {
 
 // How the elements of a tensor are drawn.
 enum class Draw : std::uint8_t {
-  kNormal,       // mean 0
-  kNearOne,      // mean 1: the weights of a norm
+  kNormal,
   kRopeFactors,  // not drawn: the frequency factors of Llama 3.1
 };
 
@@ -25,17 +24,21 @@ struct Weight {
   std::vector<std::uint64_t> shape;  // fastest dimension first
   TensorType type = TensorType::kF32;
   Draw draw = Draw::kNormal;
-  float deviation = 1.0F;  // standard deviation of the elements
+  float mean = 0.0F;  // 0 for matrices
+  float deviation = 1.0F;
 };
 
 // Everything that a user may choose; what is not chosen is the kind's own.
 struct Options {
   std::optional<TensorType> type;            // of all matrices
+  bool mixed = false;                        // another type for each of them
   std::optional<TensorType> attention_type;  // of those of the attention
   std::optional<TensorType> expert_type;     // of those of the feed-forward layers
   std::optional<std::uint32_t> context;
   std::optional<std::uint32_t> experts;
   bool tied = false;
+  bool prediction_layer = false;         // one more layer, for multi-token prediction
+  bool head_norms = false;               // norms of each query's and key's head
   const Metadata* vocabulary = nullptr;  // of another model; outlives the call
 };
 
@@ -50,8 +53,18 @@ struct Recipe {
 struct Kind {
   std::string_view name;
   std::string_view description;
+  Result<Recipe> (*make)(const Options&);
 };
 const std::vector<Kind>& kinds();
+
+// The kinds of each family, in a file of its own.
+std::vector<Kind> llama_kinds();
+std::vector<Kind> qwen_kinds();
+std::vector<Kind> glm_kinds();
+std::vector<Kind> gpt_oss_kinds();
+std::vector<Kind> minimax_kinds();
+std::vector<Kind> gemma_kinds();
+std::vector<Kind> deepseek_kinds();
 
 Result<Recipe> make_recipe(std::string_view kind, const Options& options);
 

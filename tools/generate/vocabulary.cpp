@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,8 +17,10 @@ namespace {
 
 // Token types of tokenizer.ggml.token_type.
 constexpr std::int32_t kNormal = 1;
+constexpr std::int32_t kUnknown = 2;
 constexpr std::int32_t kControl = 3;
 constexpr std::int32_t kUnused = 5;
+constexpr std::int32_t kByte = 6;
 
 // Pairs in the order in which they merge. Each part is a byte or the result of an earlier pair;
 // Ġ is U+0120, which stands for a space.
@@ -31,16 +34,30 @@ struct Specials {
   std::string_view bos;
   std::string_view eos;
   std::vector<std::string_view> others;
+  bool add_bos = true;
 };
 
 Specials specials_of(std::string_view pre) {
   // ｜ is the full-width bar and ▁ the low bar of DeepSeek's token names.
-  if (pre == "deepseek-v3")
+  if (pre == "deepseek-v3" || pre == "deepseek-llm")
     return {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", {"<｜User｜>", "<｜Assistant｜>"}};
   if (pre == "kimi-k2")
     return {"[BOS]",
             "[EOS]",
             {"<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>"}};
+  if (pre == "qwen2") return {"<|endoftext|>", "<|im_end|>", {"<|im_start|>"}, false};
+  if (pre == "glm4")
+    return {"<|endoftext|>",
+            "<|user|>",
+            {"[gMASK]", "<sop>", "<|system|>", "<|assistant|>", "<|observation|>"},
+            false};
+  if (pre == "gpt-4o")
+    return {"<|startoftext|>",
+            "<|return|>",
+            {"<|endoftext|>", "<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>",
+             "<|call|>"},
+            false};
+  if (pre == "minimax-m2") return {"]~!b[", "[e~[", {"]~b]", "<think>", "</think>"}, false};
   return {"<|begin_of_text|>",
           "<|end_of_text|>",
           {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}};
@@ -116,40 +133,94 @@ Status copy_array(const std::string& key, const MetaArray& array, test::GgufWrit
   return {};
 }
 
+// The tokens of a vocabulary in the order of their ids.
+class Tokens {
+ public:
+  std::uint32_t add(std::string text, std::int32_t type, float score = 0.0F) {
+    SINEW_ASSERT(known_.insert(text).second);
+    texts_.push_back(std::move(text));
+    types_.push_back(type);
+    scores_.push_back(score);
+    return static_cast<std::uint32_t>(texts_.size() - 1);
+  }
+  void fill_up(std::uint32_t size) {
+    SINEW_ASSERT(texts_.size() <= size);
+    while (texts_.size() < size) add(fmt::format("<unused{}>", texts_.size()), kUnused);
+  }
+  void write(test::GgufWriter& header, bool with_scores) const {
+    header.add("tokenizer.ggml.tokens", texts_).add("tokenizer.ggml.token_type", types_);
+    if (with_scores) header.add("tokenizer.ggml.scores", scores_);
+  }
+
+ private:
+  std::set<std::string> known_;
+  std::vector<std::string> texts_;
+  std::vector<std::int32_t> types_;
+  std::vector<float> scores_;
+};
+
+// The special tokens, the 256 bytes, the merges as pieces of falling score, then single letters,
+// which score below all of them. ▁ is U+2581, which stands for a space.
+void write_pieces(bool gemma, std::uint32_t size, test::GgufWriter& header) {
+  Tokens tokens;
+  if (gemma) tokens.add("<pad>", kControl);
+  const std::uint32_t eos = gemma ? tokens.add("<eos>", kControl) : 2;
+  const std::uint32_t unknown = gemma ? 3 : tokens.add("<unk>", kUnknown);
+  const std::uint32_t bos = tokens.add(gemma ? "<bos>" : "<s>", kControl);
+  tokens.add(gemma ? "<unk>" : "</s>", gemma ? kUnknown : kControl);
+  for (int byte = 0; byte < 256; ++byte) tokens.add(fmt::format("<0x{:02X}>", byte), kByte);
+  float score = 0.0F;
+  for (const std::string_view merge : kMerges) {
+    std::string piece;
+    const std::string_view first = merge.substr(0, merge.find(' '));
+    for (const std::string_view half : {first, merge.substr(first.size() + 1)})
+      piece += half.starts_with("Ġ") ? "▁" + std::string(half.substr(2)) : std::string(half);
+    tokens.add(piece, kNormal, score--);
+  }
+  tokens.add("▁", kNormal, score--);
+  for (char letter = '!'; letter <= '~'; ++letter)
+    tokens.add(std::string(1, letter), kNormal, score--);
+  if (gemma) {
+    tokens.add("<start_of_turn>", kControl);
+    tokens.add("<end_of_turn>", kControl);
+  }
+  tokens.fill_up(size);
+  header.add("tokenizer.ggml.model", "llama").add("tokenizer.ggml.pre", "default");
+  tokens.write(header, true);
+  header.add("tokenizer.ggml.bos_token_id", bos)
+      .add("tokenizer.ggml.eos_token_id", eos)
+      .add("tokenizer.ggml.unknown_token_id", unknown)
+      .add("tokenizer.ggml.add_bos_token", true)
+      .add("tokenizer.ggml.add_eos_token", false);
+  if (gemma)
+    header.add("tokenizer.ggml.padding_token_id", std::uint32_t{0})
+        .add("tokenizer.ggml.add_space_prefix", false);
+}
+
 }  // namespace
 
 void write_vocabulary(std::string_view pre, std::uint32_t size, test::GgufWriter& header) {
+  if (pre == kSentencePieces || pre == kGemmaPieces)
+    return write_pieces(pre == kGemmaPieces, size, header);
   const Specials specials = specials_of(pre);
-  std::vector<std::string> tokens = byte_letters();
+  Tokens tokens;
+  for (std::string& letter : byte_letters()) tokens.add(std::move(letter), kNormal);
   std::vector<std::string> merges;
   for (const std::string_view merge : kMerges) {
     const auto space = merge.find(' ');
-    tokens.push_back(std::string(merge.substr(0, space)) + std::string(merge.substr(space + 1)));
+    tokens.add(std::string(merge.substr(0, space)) + std::string(merge.substr(space + 1)), kNormal);
     merges.emplace_back(merge);
   }
-  SINEW_ASSERT(std::set<std::string>(tokens.begin(), tokens.end()).size() == tokens.size());
-  std::vector<std::int32_t> types(tokens.size(), kNormal);
-  const auto special = [&](std::string_view text) {
-    tokens.emplace_back(text);
-    types.push_back(kControl);
-    return static_cast<std::uint32_t>(tokens.size() - 1);
-  };
-  const std::uint32_t bos = special(specials.bos);
-  const std::uint32_t eos = special(specials.eos);
-  for (const std::string_view text : specials.others) special(text);
-  SINEW_ASSERT(tokens.size() <= size);
-  while (tokens.size() < size) {
-    tokens.push_back(fmt::format("<unused{}>", tokens.size()));
-    types.push_back(kUnused);
-  }
-  header.add("tokenizer.ggml.model", "gpt2")
-      .add("tokenizer.ggml.pre", std::string(pre))
-      .add("tokenizer.ggml.tokens", tokens)
-      .add("tokenizer.ggml.token_type", types)
-      .add("tokenizer.ggml.merges", merges)
+  const std::uint32_t bos = tokens.add(std::string(specials.bos), kControl);
+  const std::uint32_t eos = tokens.add(std::string(specials.eos), kControl);
+  for (const std::string_view text : specials.others) tokens.add(std::string(text), kControl);
+  tokens.fill_up(size);
+  header.add("tokenizer.ggml.model", "gpt2").add("tokenizer.ggml.pre", std::string(pre));
+  tokens.write(header, false);
+  header.add("tokenizer.ggml.merges", merges)
       .add("tokenizer.ggml.bos_token_id", bos)
       .add("tokenizer.ggml.eos_token_id", eos)
-      .add("tokenizer.ggml.add_bos_token", true);
+      .add("tokenizer.ggml.add_bos_token", specials.add_bos);
 }
 
 Result<std::uint32_t> copy_vocabulary(const Metadata& source, test::GgufWriter& header) {

@@ -17,7 +17,8 @@ ConfigureMessage configure() {
   message.model_path = "models/tiny.gguf";
   message.job = JobId{{0x1111222233334444, 0x5555666677778888}};
   message.epoch = 9;
-  message.shares = {3, 1.5, 0.25};
+  message.layout = {{3, 1.5, 0.25}, {1, 2}, true};
+  message.cache_type = TensorType::kQ8_0;
   message.rank = 2;
   message.link = LinkKind::kTcp;
   message.device = "CPU";
@@ -26,6 +27,7 @@ ConfigureMessage configure() {
   message.slots = 4;
   message.chunk_tokens = 256;
   message.timeout_ms = 1234;
+  message.hashes = HashScope::kSample;
   return message;
 }
 
@@ -36,6 +38,7 @@ BeginMessage begin() {
   message.request.sampling = {0.5F, 40, 0.9F, 0.05F, 1.1F, 0.2F, 0.3F, 32, 77};
   message.request.tokens_max = 128;
   message.request.end_tokens = {1, 2};
+  message.fresh = true;
   return message;
 }
 
@@ -63,7 +66,9 @@ std::vector<ControlMessage> all_kinds() {
                                   TokenMessage{-1},
                                   LogitsMessage{{1.0F, -2.5F}},
                                   done(),
-                                  FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}}};
+                                  FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}},
+                                  TraceMessage{{-1, 2}, 7, {1.0F, 2.0F}},
+                                  SliceHashMessage{3, {"output.weight", {5, 6}}}};
   EXPECT_EQ(all.size(), std::variant_size_v<ControlMessage>);
   return all;
 }
@@ -95,7 +100,10 @@ TEST(ControlMessage, EveryFieldOfAConfigurationTravels) {
   EXPECT_EQ(got.model_path, sent.model_path);
   EXPECT_EQ(got.job, sent.job);
   EXPECT_EQ(got.epoch, sent.epoch);
-  EXPECT_EQ(got.shares, sent.shares);
+  EXPECT_EQ(got.layout.shares, sent.layout.shares);
+  EXPECT_EQ(got.layout.stages, sent.layout.stages);
+  EXPECT_EQ(got.layout.whole_experts, sent.layout.whole_experts);
+  EXPECT_EQ(got.cache_type, sent.cache_type);
   EXPECT_EQ(got.rank, sent.rank);
   EXPECT_EQ(got.link, sent.link);
   EXPECT_EQ(got.device, sent.device);
@@ -104,6 +112,7 @@ TEST(ControlMessage, EveryFieldOfAConfigurationTravels) {
   EXPECT_EQ(got.slots, sent.slots);
   EXPECT_EQ(got.chunk_tokens, sent.chunk_tokens);
   EXPECT_EQ(got.timeout_ms, sent.timeout_ms);
+  EXPECT_EQ(got.hashes, sent.hashes);
 }
 
 TEST(ControlMessage, EveryFieldOfARequestTravels) {
@@ -123,6 +132,7 @@ TEST(ControlMessage, EveryFieldOfARequestTravels) {
   EXPECT_EQ(sampling.seed, 77u);
   EXPECT_EQ(got.request.tokens_max, 128);
   EXPECT_EQ(got.request.end_tokens, sent.request.end_tokens);
+  EXPECT_TRUE(got.fresh);
 }
 
 TEST(ControlMessage, EveryFieldOfAResultTravels) {
@@ -157,6 +167,17 @@ TEST(ControlMessage, FieldsOfSmallMessagesTravel) {
   EXPECT_THAT(travelled(LogitsMessage{{1.0F, -2.5F}}).values, ElementsAre(1.0F, -2.5F));
 }
 
+TEST(ControlMessage, WhatVerifyAsksForTravels) {
+  const TraceMessage trace = travelled(TraceMessage{{-1, 2}, 7, {1.0F, 2.0F}});
+  EXPECT_EQ(trace.place, (TracePlace{-1, 2}));
+  EXPECT_EQ(trace.position, 7);
+  EXPECT_THAT(trace.sketches, ElementsAre(1.0F, 2.0F));
+  const SliceHashMessage hash = travelled(SliceHashMessage{3, {"output.weight", {5, 6}}});
+  EXPECT_EQ(hash.rank, 3);
+  EXPECT_EQ(hash.hash.tensor, "output.weight");
+  EXPECT_THAT(hash.hash.blocks, ElementsAre(5, 6));
+}
+
 TEST(ControlMessage, ErrorsTravelWithAndWithoutARank) {
   const Error with_rank =
       travelled(FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}}).error;
@@ -183,7 +204,8 @@ TEST(ControlMessage, EveryTruncationOfEveryKindIsAnError) {
 }
 
 TEST(ControlMessage, UnknownKindIsNamed) {
-  for (const std::uint8_t kind : {std::uint8_t{12}, std::uint8_t{255}}) {
+  for (const std::uint8_t kind :
+       {std::uint8_t{std::variant_size_v<ControlMessage>}, std::uint8_t{255}}) {
     const std::vector<std::byte> bytes{std::byte{kind}};
     const auto decoded = decode_control(bytes);
     ASSERT_FALSE(decoded);

@@ -122,7 +122,7 @@ TEST(LoadWeights, FillsEveryTensorOfTheRankAndTellsTheBytes) {
   ASSERT_TRUE(spec) << spec.error().message;
   const auto bound = bind_tensors(*spec, file->directory);
   ASSERT_TRUE(bound) << bound.error().message;
-  const auto plan = make_plan(*spec, *bound, {2, 1, 1});
+  const auto plan = make_plan(*spec, *bound, Layout{{2, 1, 1}, {}, false});
   ASSERT_TRUE(plan) << plan.error().message;
   std::vector<LoadItem> items = make_load_list(*bound, *plan, 1);
   // Tensors that are only multiplied may lie in a layout that cannot be read back.

@@ -106,11 +106,11 @@ TEST(ReadSpec, DeepseekIsReadFromItsKeys) {
   ASSERT_TRUE(spec) << spec.error().message;
   EXPECT_EQ(spec->family, Family::kDeepseek2);
   EXPECT_EQ(spec->heads, 8);
-  EXPECT_EQ(spec->kv_heads, 1);
+  EXPECT_EQ(spec->kv_heads, 8);
   EXPECT_EQ(spec->latent.query_rank, 64);
   EXPECT_EQ(spec->latent.kv_rank, 32);
   EXPECT_EQ(spec->latent.nope_dimensions, 32);
-  EXPECT_EQ(spec->latent.value_dimensions, 32);
+  EXPECT_EQ(spec->value_dimensions, 32);
   EXPECT_EQ(spec->experts.count, 8);
   EXPECT_EQ(spec->experts.used, 2);
   EXPECT_EQ(spec->experts.columns, 128);
@@ -138,9 +138,13 @@ TEST(ReadSpec, MissingKeysHaveTheFormatsDefaults) {
 }
 
 TEST(ReadSpec, CachedElementsAreThoseOfTheHeadsOrOneLatentRow) {
-  EXPECT_EQ(read_llama(kLlama)->cached_elements(3), 3 * (32 + 16));
-  EXPECT_EQ(read_deepseek(kDeepseek)->cached_elements(1), 32 + 16);
-  EXPECT_EQ(read_deepseek(kDeepseek)->cached_elements(5), 32 + 16);
+  EXPECT_EQ(read_llama(kLlama)->cached_keys(3), 3 * 32);
+  EXPECT_EQ(read_llama(kLlama)->cached_values(3), 3 * 16);
+  for (const int heads : {1, 5}) {
+    EXPECT_EQ(read_deepseek(kDeepseek)->cached_keys(heads), 32 + 16);
+    EXPECT_EQ(read_deepseek(kDeepseek)->cached_values(heads), 0);
+  }
+  EXPECT_EQ(read_deepseek(kDeepseek)->cached_keys(0), 0);
 }
 
 TEST(ReadSpec, MissingRequiredKeyIsNamed) {
@@ -186,7 +190,7 @@ TEST(ReadSpec, NoValueOfAnyKeyCrashes) {
 TEST(ReadSpec, UnknownArchitectureListsThoseThatRun) {
   const auto spec = read(writer_of("mamba", kLlama));
   expect_refused(spec, ErrorCode::kUnsupported, "mamba");
-  EXPECT_THAT(spec.error().message, HasSubstr("llama and deepseek2"));
+  EXPECT_THAT(spec.error().message, HasSubstr("llama, qwen2"));
 }
 
 TEST(ReadSpec, FileWithoutEmbeddingIsNoLanguageModel) {
@@ -222,14 +226,79 @@ TEST(ReadSpec, ContradictionsAreInvalid) {
 }
 
 TEST(ReadSpec, WhatIsNotImplementedIsUnsupported) {
-  expect_refused(read_llama(with(kLlama, "expert_count", 8)), ErrorCode::kUnsupported, "Mixtral");
-  expect_refused(read_deepseek(without(kDeepseek, "attention.key_length_mla")),
-                 ErrorCode::kUnsupported, "convert the model again");
-  expect_refused(read_deepseek(with(kDeepseek, "expert_gating_func", 3)), ErrorCode::kUnsupported,
-                 "gating function 3");
+  expect_refused(read_deepseek(with(kDeepseek, "expert_gating_func", 4)), ErrorCode::kUnsupported,
+                 "gating function 4");
   GgufWriter scaled = writer_of("llama", kLlama);
   scaled.add("llama.rope.scaling.type", "longrope");
   expect_refused(read(scaled), ErrorCode::kUnsupported, "longrope");
+}
+
+TEST(ReadSpec, EveryArchitectureReadsWhatItsFilesSay) {
+  for (const ModelSpec& spec : test::tiny_specs()) {
+    SCOPED_TRACE(spec.architecture);
+    const auto model = test::TinyModel::make(spec, TensorType::kF16);
+    ASSERT_TRUE(model) << model.error().message;
+    const ModelSpec& read = (*model)->spec;
+    EXPECT_EQ(read.family, spec.family);
+    EXPECT_EQ(read.layers, spec.layers);
+    EXPECT_EQ(read.kv_heads, spec.kv_heads);
+    EXPECT_EQ(read.key_dimensions, spec.key_dimensions);
+    EXPECT_EQ(read.experts.count, spec.experts.count);
+    EXPECT_EQ(read.experts.dense_layers, spec.experts.dense_layers);
+    EXPECT_EQ(read.window.layers, spec.window.layers);
+    EXPECT_EQ(read.latent.expanded, spec.latent.expanded);
+  }
+}
+
+// A family must not run on a guess of what its file leaves out.
+TEST(ReadSpec, KeysThatAFamilyCannotDoWithoutAreNamed) {
+  const auto missing = [](const ModelSpec& spec, const std::string& key) {
+    GgufWriter all = test::tiny_metadata(spec);
+    all.tensor("token_embd.weight", TensorType::kF16, {64, 96});
+    for (int i = 0; i < 8; ++i) all.tensor(fmt::format("x{}", i), TensorType::kF16, {1});
+    expect_refused(read(all), ErrorCode::kInvalidFile, key.c_str());
+  };
+  for (ModelSpec spec : test::tiny_specs()) {
+    if (spec.family == Family::kGlm4Moe || spec.family == Family::kMiniMax ||
+        spec.family == Family::kGptOss || spec.architecture == "qwen3moe") {
+      spec.experts.count = 0;
+      missing(spec, "expert_count");
+    } else if (spec.family == Family::kGemma3) {
+      spec.feed_forward = 0;
+      missing(spec, "feed_forward_length");
+    }
+  }
+  ModelSpec gpt = test::tiny_grouped_spec("gpt-oss", Family::kGptOss, 4);
+  missing(gpt, "attention.sliding_window");
+}
+
+TEST(ReadSpec, WindowedLayersAreThoseOfThePatternOrThoseListed) {
+  ModelSpec spec = test::tiny_grouped_spec("gemma3", Family::kGemma3, 0);
+  spec.layers = 7;
+  const auto windowed = [&](GgufWriter writer) {
+    writer.tensor("token_embd.weight", TensorType::kF16, {64, 96});
+    for (int i = 0; i < 8; ++i) writer.tensor(fmt::format("x{}", i), TensorType::kF16, {1});
+    return read(writer);
+  };
+  GgufWriter pattern = test::tiny_metadata(spec);
+  pattern.add("gemma3.attention.sliding_window", std::uint32_t{16});
+  const auto by_pattern = windowed(pattern);
+  ASSERT_TRUE(by_pattern) << by_pattern.error().message;
+  EXPECT_THAT(by_pattern->window.layers,
+              testing::ElementsAre(true, true, true, true, true, false, true));
+  EXPECT_FLOAT_EQ(by_pattern->rope_of(0).base, 10000.0F);
+
+  GgufWriter listed = pattern;
+  listed.add("gemma3.attention.sliding_window_pattern",
+             std::vector<std::uint32_t>{0, 1, 0, 1, 0, 0, 1});
+  const auto by_list = windowed(listed);
+  ASSERT_TRUE(by_list) << by_list.error().message;
+  EXPECT_THAT(by_list->window.layers,
+              testing::ElementsAre(false, true, false, true, false, false, true));
+
+  GgufWriter brief = pattern;
+  brief.add("gemma3.attention.sliding_window_pattern", std::vector<std::uint32_t>{0, 1});
+  expect_refused(windowed(brief), ErrorCode::kInvalidFile, "sliding_window_pattern");
 }
 
 TEST(ReadSpec, PredictLayersAreNotCounted) {

@@ -103,7 +103,7 @@ TEST(BindTensors, MatrixOfIntegersIsUnsupported) {
 
 TEST(BindTensors, TensorThatWouldBeIgnoredIsRefused) {
   const ModelSpec spec = tiny_llama_spec();
-  for (const char* name : {"blk.0.attn_q.bias", "blk.x.weight", "visual.weight"}) {
+  for (const char* name : {"blk.0.attn_gate.weight", "blk.x.weight", "visual.weight"}) {
     GgufWriter writer = write_all(tiny_metadata(spec), spec, "", [](auto&&...) {});
     writer.tensor(name, TensorType::kF32, {4});
     const auto model = TinyModel::from_file(writer.bytes());
@@ -142,10 +142,16 @@ TEST(DeclareTensors, IndicesTimesElementsAreTheAxis) {
   shared.experts.shared = 3;
   ModelSpec direct = tiny_deepseek_spec();
   direct.latent.query_rank = 0;
-  for (const ModelSpec& spec : {tiny_llama_spec(), tiny_deepseek_spec(), shared, direct}) {
+  std::vector<ModelSpec> specs = test::tiny_specs();
+  specs.insert(specs.end(), {shared, direct});
+  for (const ModelSpec& spec : specs) {
     std::set<std::string> names;
     for (const TensorDecl& decl : declare_tensors(spec)) {
       EXPECT_TRUE(names.insert(decl.name).second) << decl.name << " is declared twice";
+      if (decl.expert_axis >= 0) {
+        EXPECT_EQ(decl.shape[static_cast<std::size_t>(decl.expert_axis)], spec.experts.count)
+            << decl.name;
+      }
       if (decl.split.mirrored) continue;
       EXPECT_EQ(dimension_size(spec, decl.split.dimension) * decl.split.elements_per_index,
                 decl.shape[static_cast<std::size_t>(decl.split.axis)])
@@ -161,14 +167,14 @@ TEST(DimensionSize, DimensionsThatAModelLacksAreEmpty) {
       all.push_back(dimension_size(spec, static_cast<Dimension>(d)));
     return all;
   };
-  EXPECT_THAT(sizes(tiny_llama_spec()), ElementsAre(4, 256, 0, 0, 96));
+  EXPECT_THAT(sizes(tiny_llama_spec()), ElementsAre(4, 256, 0, 0, 0, 96));
   ModelSpec spec = tiny_deepseek_spec();
-  EXPECT_THAT(sizes(spec), ElementsAre(8, 256, 128, 128, 96));
+  EXPECT_THAT(sizes(spec), ElementsAre(8, 256, 128, 4, 128, 96));
   spec.experts.dense_layers = 0;
   spec.experts.shared = 2;
-  EXPECT_THAT(sizes(spec), ElementsAre(8, 0, 128, 256, 96));
+  EXPECT_THAT(sizes(spec), ElementsAre(8, 0, 128, 4, 256, 96));
   spec.experts.dense_layers = spec.layers;
-  EXPECT_THAT(sizes(spec), ElementsAre(8, 256, 0, 0, 96));
+  EXPECT_THAT(sizes(spec), ElementsAre(8, 256, 0, 0, 0, 96));
 }
 
 TEST(SplitUnits, AreWholeBlocksOfTheTensorsCutAlongTheirRows) {
@@ -178,12 +184,12 @@ TEST(SplitUnits, AreWholeBlocksOfTheTensorsCutAlongTheirRows) {
     return split_units((*model)->spec, (*model)->tensors);
   };
   ModelSpec spec = tiny_llama_spec();
-  EXPECT_THAT(units(spec, TensorType::kF16), ElementsAre(1, 32, 32, 32, 32));
-  EXPECT_THAT(units(spec, TensorType::kQ8_0), ElementsAre(1, 32, 32, 32, 32));
+  EXPECT_THAT(units(spec, TensorType::kF16), ElementsAre(1, 32, 32, 1, 32, 32));
+  EXPECT_THAT(units(spec, TensorType::kQ8_0), ElementsAre(1, 32, 32, 1, 32, 32));
   // A head group has 2 x 32 elements of the output projection, a block 256.
-  EXPECT_THAT(units(spec, TensorType::kQ4_K), ElementsAre(4, 256, 32, 32, 32));
+  EXPECT_THAT(units(spec, TensorType::kQ4_K), ElementsAre(4, 256, 32, 1, 32, 32));
   spec.vocabulary = 100;  // unquantised rows: the largest power of two up to 32 that divides it
-  EXPECT_THAT(units(spec, TensorType::kQ8_0), ElementsAre(1, 32, 32, 32, 4));
+  EXPECT_THAT(units(spec, TensorType::kQ8_0), ElementsAre(1, 32, 32, 1, 32, 4));
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ std::unique_ptr<TinyModel> model_of(const ModelSpec& spec, TensorType type) {
 }
 
 Result<Plan> plan_of(const TinyModel& model, const std::vector<double>& weights) {
-  return make_plan(model.spec, model.tensors, weights);
+  return make_plan(model.spec, model.tensors, Layout{weights, {}, false});
 }
 
 std::vector<std::int64_t> sizes(const Plan& plan, Dimension dimension) {
@@ -127,6 +127,73 @@ TEST(MakePlan, RankLeftWithNothingIsUsage) {
   const auto too_many = plan_of(*coarse, {1, 1, 1, 1});
   ASSERT_FALSE(too_many);
   EXPECT_EQ(too_many.error().code, ErrorCode::kUsage);
+}
+
+TEST(MakePlan, WholeExpertsAreHandedOutAndTheirColumnsStayTogether) {
+  const auto model = model_of(tiny_deepseek_spec(), TensorType::kQ8_0);
+  const auto plan = make_plan(model->spec, model->tensors, Layout{{3, 1}, {}, true});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_THAT(sizes(*plan, Dimension::kExperts), ElementsAre(3, 1));
+  EXPECT_THAT(sizes(*plan, Dimension::kExpertColumns), ElementsAre(128, 128));
+  EXPECT_THAT(explain_rank(model->spec, *plan, 1), HasSubstr("1 of 4 experts"));
+  for (const BoundTensor& tensor : model->tensors) {
+    if (tensor.decl.expert_axis < 0) continue;
+    const auto part = plan->part(0, tensor.decl);
+    ASSERT_TRUE(part) << tensor.decl.name;
+    EXPECT_EQ(part->axis, tensor.decl.expert_axis);
+    EXPECT_EQ(part->range, (IndexRange{0, 3}));
+  }
+}
+
+TEST(MakePlan, StagesDivideLayersByTheirSharesAndOnlyTheEndsHoldTheVocabulary) {
+  ModelSpec spec = tiny_llama_spec();
+  spec.layers = 8;
+  const auto model = model_of(spec, TensorType::kQ8_0);
+  const auto plan = make_plan(model->spec, model->tensors, Layout{{2, 1, 1}, {1, 2}, false});
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(plan->stages.size(), 2u);
+  EXPECT_EQ(plan->stages[0].layers, (IndexRange{0, 4}));
+  EXPECT_EQ(plan->stages[1].layers, (IndexRange{4, 8}));
+  EXPECT_THAT(sizes(*plan, Dimension::kHeads), ElementsAre(4, 2, 2));
+  const auto held = [&](Rank rank, const std::string& name) {
+    for (const BoundTensor& tensor : model->tensors)
+      if (tensor.decl.name == name) return plan->part(rank, tensor.decl).has_value();
+    ADD_FAILURE() << name;
+    return false;
+  };
+  EXPECT_TRUE(held(0, "token_embd.weight"));
+  EXPECT_FALSE(held(1, "token_embd.weight"));
+  EXPECT_FALSE(held(0, "output.weight"));
+  EXPECT_TRUE(held(2, "output.weight"));
+  EXPECT_FALSE(held(0, "blk.4.attn_norm.weight"));
+  EXPECT_TRUE(held(1, "blk.4.attn_norm.weight"));
+  EXPECT_THAT(explain_rank(model->spec, *plan, 1), HasSubstr("layers 4 to 7 of 8"));
+}
+
+TEST(MakePlan, ImpossibleStagesAndExpertsAreUsage) {
+  const auto model = model_of(tiny_llama_spec(), TensorType::kF16);
+  const auto refused = [&](const Layout& layout, const char* cause) {
+    const auto plan = make_plan(model->spec, model->tensors, layout);
+    ASSERT_FALSE(plan) << cause;
+    EXPECT_EQ(plan.error().code, ErrorCode::kUsage);
+    EXPECT_THAT(plan.error().message, HasSubstr(cause));
+  };
+  refused({{1, 1}, {1, 2}, false}, "3 ranks together");
+  refused({{1, 1}, {2, 0}, false}, "stage of 0 ranks");
+  refused({{1, 1, 1}, {1, 1, 1}, false}, "3 pipeline stages for 2 layers");
+  refused({{1, 1}, {2147483647, 2147483647, 4}, false}, "stage of 2147483647");
+  refused({{1, 1}, {}, true}, "no experts");
+}
+
+TEST(CheckCacheType, HeadsThatAreNoWholeBlocksAreRefused) {
+  ModelSpec spec = tiny_llama_spec();
+  EXPECT_TRUE(check_cache_type(spec, TensorType::kQ8_0));
+  spec.key_dimensions = 48;
+  EXPECT_TRUE(check_cache_type(spec, TensorType::kF16));
+  const Status status = check_cache_type(spec, TensorType::kQ4_0);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("--cache-type f16"));
+  EXPECT_FALSE(check_cache_type(spec, TensorType::kI32));
 }
 
 TEST(MakePlan, ImpossibleWeightsAreUsage) {
@@ -199,7 +266,7 @@ TEST(RankMemory, WeightsOfAllRanksAreTheFilesPlusTheCopiesOfMirroredOnes) {
   ASSERT_TRUE(plan) << plan.error().message;
   std::uint64_t all = 0;
   for (Rank rank = 0; rank < 3; ++rank)
-    all += rank_memory(model->spec, model->tensors, *plan, rank, 0).weight_bytes;
+    all += rank_memory(model->spec, model->tensors, *plan, rank, 0, TensorType::kF16).weight_bytes;
   std::uint64_t expected = 0;
   for (const BoundTensor& tensor : model->tensors)
     expected += tensor.info->bytes * (tensor.decl.split.mirrored ? 3 : 1);
@@ -211,7 +278,7 @@ TEST(RankMemory, CacheIsInF16OfTheHeadsHeld) {
   const auto plan = plan_of(*llama, {3, 1});
   ASSERT_TRUE(plan);
   // 3 heads x (32 + 32) elements x 2 bytes x 2 layers x 100 tokens.
-  EXPECT_EQ(rank_memory(llama->spec, llama->tensors, *plan, 0, 100).cache_bytes,
+  EXPECT_EQ(rank_memory(llama->spec, llama->tensors, *plan, 0, 100, TensorType::kF16).cache_bytes,
             3u * 64 * 2 * 2 * 100);
   // A latent row is whole on every rank with heads, and nowhere else.
   ModelSpec spec = tiny_deepseek_spec();
@@ -219,9 +286,12 @@ TEST(RankMemory, CacheIsInF16OfTheHeadsHeld) {
   const auto latent = model_of(spec, TensorType::kQ8_0);
   const auto thirds = plan_of(*latent, {1, 1, 1});
   ASSERT_TRUE(thirds) << thirds.error().message;
-  EXPECT_EQ(rank_memory(latent->spec, latent->tensors, *thirds, 1, 100).cache_bytes,
-            48u * 2 * 2 * 100);
-  EXPECT_EQ(rank_memory(latent->spec, latent->tensors, *thirds, 2, 100).cache_bytes, 0u);
+  EXPECT_EQ(
+      rank_memory(latent->spec, latent->tensors, *thirds, 1, 100, TensorType::kF16).cache_bytes,
+      48u * 2 * 2 * 100);
+  EXPECT_EQ(
+      rank_memory(latent->spec, latent->tensors, *thirds, 2, 100, TensorType::kF16).cache_bytes,
+      0u);
 }
 
 }  // namespace

@@ -26,21 +26,22 @@ Lists lists_of(const TinyModel& model, const Plan& plan) {
   return lists;
 }
 
-// Shapes of either family that a file could have.
+// Shapes of any family that a file could have.
 ModelSpec random_spec(std::mt19937& random) {
   const auto one_of = [&](std::vector<int> values) { return values[random() % values.size()]; };
-  ModelSpec spec = random() % 2 == 0 ? tiny_llama_spec() : tiny_deepseek_spec();
+  const std::vector<ModelSpec> specs = test::tiny_specs();
+  ModelSpec spec = specs[random() % specs.size()];
   spec.embedding = one_of({32, 64, 256});
   spec.vocabulary = one_of({96, 100, 257, 320});
   spec.feed_forward = one_of({96, 256, 768});
   spec.tied_output = random() % 2 == 0;
-  if (spec.family == Family::kLlama) {
+  if (spec.latent.kv_rank == 0) {
     spec.kv_heads = one_of({1, 2, 3, 5, 8});
     spec.heads = spec.kv_heads * one_of({1, 2, 4});
     spec.value_dimensions = one_of({32, 64});
     return spec;
   }
-  spec.heads = one_of({1, 4, 7, 16});
+  spec.heads = spec.kv_heads = one_of({1, 4, 7, 16});
   spec.latent.query_rank = one_of({0, 64});
   spec.experts.columns = one_of({64, 96, 256});
   spec.experts.shared = one_of({0, 1, 2});
@@ -48,10 +49,18 @@ ModelSpec random_spec(std::mt19937& random) {
   return spec;
 }
 
-std::vector<double> random_shares(std::mt19937& random) {
-  std::vector<double> shares(1 + random() % 8);
-  for (double& share : shares) share = static_cast<double>(1 + random() % 4);
-  return shares;
+// Any shares, one to two stages, experts cut or whole.
+Layout random_layout(std::mt19937& random, const ModelSpec& spec) {
+  Layout layout;
+  layout.shares.resize(1 + random() % 8);
+  for (double& share : layout.shares) share = static_cast<double>(1 + random() % 4);
+  const auto ranks = static_cast<int>(layout.shares.size());
+  if (ranks > 1 && random() % 2 == 0) {
+    const int first = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1));
+    layout.stages = {first, ranks - first};
+  }
+  layout.whole_experts = spec.experts.count > 0 && random() % 2 == 0;
+  return layout;
 }
 
 TEST(LoadList, RandomSharesOfRandomModelsCoverEveryByte) {
@@ -63,20 +72,22 @@ TEST(LoadList, RandomSharesOfRandomModelsCoverEveryByte) {
       const auto model = TinyModel::make(random_spec(random), type);
       ASSERT_TRUE(model) << model.error().message;
       for (int round = 0; round < 8; ++round) {
-        const auto plan = make_plan((*model)->spec, (*model)->tensors, random_shares(random));
+        const auto plan =
+            make_plan((*model)->spec, (*model)->tensors, random_layout(random, (*model)->spec));
         if (!plan) {  // more ranks than units
           ASSERT_EQ(plan.error().code, ErrorCode::kUsage);
           continue;
         }
         const Lists lists = lists_of(**model, *plan);
-        const Status status = check_coverage((*model)->tensors, lists);
+        const Status status = check_coverage((*model)->tensors, *plan, lists);
         ASSERT_TRUE(status) << status.error().message;
         for (Rank rank = 0; rank < plan->ranks; ++rank) {
           std::uint64_t bytes = 0;
           for (const LoadItem& item : lists[static_cast<std::size_t>(rank)])
             bytes += item.bytes.total();
-          ASSERT_EQ(bytes,
-                    rank_memory((*model)->spec, (*model)->tensors, *plan, rank, 64).weight_bytes);
+          ASSERT_EQ(bytes, rank_memory((*model)->spec, (*model)->tensors, *plan, rank, 64,
+                                       TensorType::kF16)
+                               .weight_bytes);
         }
         ++covered;
       }
@@ -94,11 +105,11 @@ class LoadListOfTinyModel : public ::testing::Test {
     auto model = TinyModel::from_file({bytes.begin(), bytes.end()});
     ASSERT_TRUE(model) << model.error().message;
     model_ = std::move(*model);
-    const auto plan = make_plan(model_->spec, model_->tensors, {2, 1, 1});
+    const auto plan = make_plan(model_->spec, model_->tensors, Layout{{2, 1, 1}, {}, false});
     ASSERT_TRUE(plan) << plan.error().message;
     plan_ = *plan;
     lists_ = lists_of(*model_, plan_);
-    ASSERT_TRUE(check_coverage(model_->tensors, lists_));
+    ASSERT_TRUE(check_coverage(model_->tensors, plan_, lists_));
   }
 
   static LoadItem& item(std::vector<LoadItem>& list, const std::string& name) {
@@ -107,8 +118,14 @@ class LoadListOfTinyModel : public ::testing::Test {
     EXPECT_NE(found, list.end()) << name;
     return *found;
   }
+  // The plan with as many ranks as there are lists.
+  Plan plan_for(const Lists& lists) const {
+    Plan plan = plan_;
+    plan.ranks = plan.stages.front().ranks = static_cast<int>(lists.size());
+    return plan;
+  }
   void expect_found(const Lists& lists, const std::string& name) const {
-    const Status status = check_coverage(model_->tensors, lists);
+    const Status status = check_coverage(model_->tensors, plan_for(lists), lists);
     ASSERT_FALSE(status) << name;
     EXPECT_EQ(status.error().code, ErrorCode::kInternal);
     EXPECT_THAT(status.error().message, HasSubstr("'" + name + "'"));
@@ -163,7 +180,7 @@ TEST_F(LoadListOfTinyModel, SliceThatTwoRanksReadIsFound) {
     lists.emplace_back();
     for (const BoundTensor& other : model_->tensors)
       if (other.decl.split.mirrored) lists.back().push_back(item(lists_.front(), other.decl.name));
-    ASSERT_TRUE(check_coverage(model_->tensors, lists));
+    ASSERT_TRUE(check_coverage(model_->tensors, plan_for(lists), lists));
     lists.back().push_back(item(lists_[1], tensor.decl.name));
     expect_found(lists, tensor.decl.name);
   }
@@ -182,11 +199,11 @@ TEST_F(LoadListOfTinyModel, ShortenedSliceIsFound) {
 }
 
 TEST_F(LoadListOfTinyModel, RankWithoutHeadsReadsNothingOfThem) {
-  const auto plan = make_plan(model_->spec, model_->tensors, {40, 1});
+  const auto plan = make_plan(model_->spec, model_->tensors, Layout{{40, 1}, {}, false});
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_EQ(plan->range(1, Dimension::kHeads).size(), 0);
   const Lists lists = lists_of(*model_, *plan);
-  EXPECT_TRUE(check_coverage(model_->tensors, lists));
+  EXPECT_TRUE(check_coverage(model_->tensors, *plan, lists));
   for (const LoadItem& one : lists[1])
     EXPECT_EQ(one.name.find("attn_output"), std::string::npos) << one.name;
 }
