@@ -1,5 +1,5 @@
-# Libraries of others: the system's packages where they exist, and two that setup keeps in the cache
-# folder outside the checkout (ggml and minja; see tools/deps).
+# Libraries of others: the system's packages where they exist, and ggml, which setup keeps in the cache
+# folder outside the checkout (see tools/deps).
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -15,4 +15,3 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 add_library(xxHash::xxhash ALIAS PkgConfig::XXHASH)
 
 include(ggml)
-include(minja)

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/loaded_model.h"
+#include "host/local_time.h"
 #include "host/process.h"
 #include "text/answer_stream.h"
 #include "text/prompt.h"
@@ -33,7 +34,10 @@ class Speaker {
   }
 
   Result<std::vector<TokenId>> tokens_of_chat(const Json& messages) const {
-    SINEW_ASSIGN(const std::string prompt, model_.chat_template->render(messages, Json(), true));
+    ChatSettings settings;
+    settings.now = local_time();
+    SINEW_ASSIGN(const std::string prompt,
+                 model_.chat_template->render(messages, Json(), true, settings));
     return encode_chat(model_.tokenizer, prompt);
   }
 

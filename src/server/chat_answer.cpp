@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "host/local_time.h"
 #include "text/answer_stream.h"
 #include "text/prompt.h"
 
@@ -64,7 +65,9 @@ ChatAnswerer::ChatAnswerer(const ServedModel& model, const std::atomic<bool>& st
     : model_(model), stopping_(stopping), end_tokens_(end_of_generation_tokens(model.tokenizer)) {}
 
 ApiResult<std::vector<TokenId>> ChatAnswerer::prompt_of(const ChatRequest& request) const {
-  const auto text = model_.chat_template.render(request.messages, nullptr, true);
+  ChatSettings settings;
+  settings.now = local_time();
+  const auto text = model_.chat_template.render(request.messages, nullptr, true, settings);
   if (!text) return tl::unexpected<ApiError>(to_api_error(text.error()));
   auto tokens = encode_chat(model_.tokenizer, *text);
   if (!tokens) return tl::unexpected<ApiError>(to_api_error(tokens.error()));

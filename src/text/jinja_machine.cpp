@@ -11,7 +11,7 @@
 namespace sinew::jinja {
 namespace {
 
-constexpr std::size_t kStepsMax = 20'000'000;       // about a second
+constexpr std::size_t kStepsMax = 4'000'000;        // seconds at most
 constexpr std::size_t kStackBytesMax = 192u << 10;  // threads have 512 KiB on some systems
 
 tl::unexpected<Error> wrong(std::string message) {
@@ -386,10 +386,12 @@ Result<Value> Machine::evaluate_parts(const Expr& expr) {
       return compare(expr);
     case Kind::kAttribute:
     case Kind::kItem:
-    case Kind::kBinary: return binary(expr);
+    case Kind::kBinary:
+      return binary(expr);
     case Kind::kNot:
     case Kind::kNegative:
-    case Kind::kPositive: return unary(expr);
+    case Kind::kPositive:
+      return unary(expr);
     case Kind::kAnd:
     case Kind::kOr: {
       SINEW_ASSIGN(Value left, evaluate(*expr.parts[0]));

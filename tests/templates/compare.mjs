@@ -10,6 +10,10 @@ const read = (path) => new Map(fs.readFileSync(path, 'utf8').trim().split('\n').
 const [ours, python, node] = process.argv.slice(2, 5).map(read);
 const verbose = process.env.SINEW_VERBOSE === '1';
 
+// What Sinew refuses where the references do not, with the reason. It has to be an error: never another text.
+const refused = new Map([['muse-glimmer\tunicode', 'lower() of text that is not ASCII']]);
+const isRefused = (key, own) => own?.error !== undefined && refused.has(key.replace(/\+prompt$/, ''));
+
 const same = (a, b) => (a.text === undefined) === (b.text === undefined) && a.text === b.text;
 function judge(own, first, second) {
   if (!own) return 'no result';
@@ -27,6 +31,7 @@ function report(own, first, second, why) {
   console.log(`    ours        ${excerpt(own, at)}\n    jinja2      ${excerpt(first, at)}\n    huggingface ${excerpt(second, at)}`);
 }
 
+let known = 0;
 const templates = new Map();
 for (const [key, first] of python) {
   const second = node.get(key);
@@ -37,7 +42,8 @@ for (const [key, first] of python) {
   if (first.text !== undefined) entry.texts += 1;
   if (!same(first, second)) entry.disputed.push([first.case, same(own, first) ? 'as jinja2' : 'as huggingface']);
   const why = judge(own, first, second);
-  if (why) entry.bad.push({ key, why, own, first, second });
+  if (why && isRefused(key, own)) known += 1;
+  else if (why) entry.bad.push({ key, why, own, first, second });
 }
 
 let bad = 0, disputed = 0, cases = 0;
@@ -53,5 +59,5 @@ for (const [name, entry] of templates) {
     report(own, first, second);
   }
 }
-console.log(`${templates.size} templates, ${cases} renderings, ${bad} wrong, ${disputed} on which the references differ`);
+console.log(`${templates.size} templates, ${cases} renderings, ${bad} wrong, ${known} refused as listed, ${disputed} on which the references differ`);
 process.exit(bad === 0 && cases > 0 ? 0 : 1);

@@ -3,16 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <chrono>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <minja/minja.hpp>
 
 #include "base/limits.h"
-#include "text/template_guard.h"
 
 namespace sinew {
 namespace {
@@ -126,9 +119,10 @@ TEST(ChatTemplate, RefusalOfTheTemplateIsTheCallersFault) {
 }
 
 TEST(ChatTemplate, ErrorsNameTheLine) {
-  expect_error("a\nb\n{% if %}", ErrorCode::kInvalidFile, "row 3");
-  expect_error("a\n{{ messages.nothing() }}", ErrorCode::kInvalidRequest, "row 2");
-  expect_error("a\n\n{{ 1 % messages }}", ErrorCode::kUnsupported, "line 3");
+  expect_error("a\nb\n{% if %}", ErrorCode::kInvalidFile, "line 3");
+  expect_error("a\n{{ messages.nothing() }}", ErrorCode::kInvalidRequest, "line 2");
+  expect_error("a\n\n{{ 1 % messages }}", ErrorCode::kInvalidRequest, "line 3");
+  expect_error("{{ 'a\n\n' }}\n{{ x | nonsense }}", ErrorCode::kUnsupported, "line 4");
 }
 
 TEST(ChatTemplate, LoopsEnd) {
@@ -139,8 +133,7 @@ TEST(ChatTemplate, LoopsEnd) {
   for (int i = 0; i < 12; ++i) nested += end;
   const auto begin = std::chrono::steady_clock::now();
   expect_error(nested, ErrorCode::kInvalidRequest, "too long");
-  expect_error("{% for i in range(1000000000) %}x{% endfor %}", ErrorCode::kInvalidRequest,
-               "too long");
+  expect_error("{% for i in range(1000000000) %}x{% endfor %}", ErrorCode::kInvalidRequest, "too");
   expect_error("{% for i in range(1, 2, 0) %}x{% endfor %}", ErrorCode::kInvalidRequest,
                "step of 0");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
@@ -149,9 +142,6 @@ TEST(ChatTemplate, LoopsEnd) {
 TEST(ChatTemplate, MacrosThatCallThemselvesEnd) {
   expect_error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", ErrorCode::kInvalidRequest,
                "too deeply");
-  expect_error(
-      "{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}{{ caller() }}{% endcall %}",
-      ErrorCode::kInvalidRequest, "too deeply");
 }
 
 TEST(ChatTemplate, OutputIsBounded) {
@@ -178,118 +168,72 @@ TEST(ChatTemplate, RequestsAreBounded) {
 
 TEST(ChatTemplate, TextThatIsNotUtf8IsAnErrorAndNoException) {
   EXPECT_FALSE(render("{{ messages | tojson }}", Json::array({"\xFF"})));
+  EXPECT_FALSE(render("x", Json::array({std::uint64_t{1} << 63})));
 }
 
-// Each would crash or hang minja itself.
-TEST(TemplateGuard, RefusesWhatMinjaDoesNotSurvive) {
-  const std::vector<std::string> hostile{
-      "{{ 1 % 0 }}",
-      "{{ 1 // 0 }}",
-      "{{ 1 / x }}",
-      "{{ 5 % 2 | length }}",
-      "{{ 2 ** 3 }}",
-      "{{ 'abc'[5:0:-1] }}",
-      "{{ 'abc'[x::2] }}",
-      "{{ 'abc'.split('') }}",
-      "{{ 'abc'.split(x) }}",
-      "{% for a in b recursive %}{{ loop(a) }}{% endfor %}",
-      "{% for a in b %}{% set ns.c = loop.cycle %}{% endfor %}",
-      "{% set sinew_step = 1 %}",
-      "{{ " + std::string(100, '(') + "1",
-      "{{ " + std::string(5000, '(') + "1",
-      "{# " + std::string(5000, '\n') + " #}",
-      "{# x",
-      "{{ 'x",
-      "{{ x ",
-      std::string(2000, ' '),
-      std::string(1u << 20, 'x'),
-  };
-  for (const std::string& source : hostile) {
-    const auto guarded = guard_template(source);
-    EXPECT_FALSE(guarded) << source.substr(0, 60);
-    if (guarded) continue;
-    EXPECT_EQ(guarded.error().code, ErrorCode::kUnsupported);
-  }
+TEST(ChatTemplate, MemoryIsBounded) {
+  expect_error("{{ 'x' * 1000000000000 }}", ErrorCode::kInvalidRequest, "memory");
+  expect_error("{{ [1] * 100000000000 }}", ErrorCode::kInvalidRequest, "memory");
+  expect_error(
+      "{% set n = namespace(s='xxxxxxxx') %}{% for i in range(60) %}"
+      "{% set n.s = n.s + n.s %}{% endfor %}",
+      ErrorCode::kInvalidRequest, "memory");
+  // A value that stands in itself, and one that stands 2^40 times in another.
+  expect_error("{% set l = [] %}{% set _ = l.append(l) %}{{ l }}", ErrorCode::kInvalidRequest,
+               "too deep");
+  expect_error(
+      "{% set n = namespace(l=['xxxxxxxx']) %}{% for i in range(40) %}"
+      "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
+      ErrorCode::kInvalidRequest, "too long");
+}
+
+TEST(ChatTemplate, HostileSourcesAreRefusedAndEndSoon) {
+  const auto begin = std::chrono::steady_clock::now();
   std::string nots = "{{ ";
-  for (int i = 0; i < 1000; ++i) nots += "not ";
-  EXPECT_FALSE(guard_template(nots + "x }}"));
   std::string blocks;
-  for (int i = 0; i < 1000; ++i) blocks += "{% if x %}";
-  EXPECT_FALSE(guard_template(blocks));
-}
-
-TEST(TemplateGuard, LongCommentsAreBlankedAndKeepTheirMarks) {
-  EXPECT_EQ(guard_template("a {#- x\ny -#} b").value(), "a {#-\n-#} b");
-  EXPECT_TRUE(render("{# " + std::string(100000, 'x') + " #}"));
-}
-
-TEST(TemplateGuard, AllowsWhatRealTemplatesUse) {
-  for (const char* source :
-       {"{{ loop.index0 % 2 == 0 }}", "{{ messages[::-1] }}", "{{ a[1:] }}",
-        "{{ {'a': {'b': 1}} }}", "{{ x.split('</think>')[-1] }}", "{{ a[b if c else 'd:e:f'] }}",
-        "{{ '}}' }}", "{{ x | e }}", "{%- set a = '%}' -%}"}) {
-    EXPECT_TRUE(guard_template(source)) << source;
+  std::string chain = "{% if a %}";
+  for (int i = 0; i < 1000; ++i) {
+    nots += "not ";
+    blocks += "{% if x %}";
+    chain += "{% elif b %}";
   }
-}
-
-// What minja makes of a source without the guard's additions.
-std::string render_unguarded(const std::string& source, const Json& messages) {
-  const auto root = minja::Parser::parse(source, {true, true, false});
-  const auto context = minja::Context::make(minja::Value(Json{{"messages", messages},
-                                                              {"add_generation_prompt", true},
-                                                              {"bos_token", "<s>"},
-                                                              {"eos_token", "</s>"}}));
-  return root->render(context);
-}
-
-TEST(TemplateGuard, ChangesNothingInWhatIsRendered) {
-  std::vector<std::string> sources{
-      kChatMl,
-      kLlama3,
-      kDeepSeek3,
-      kKimiK2,
-      " \n{%- for m in messages -%} \n x {{ m.role }} \n {% endfor %}\n y \n",
-      "{% for m in messages %}\n  {{ m.role }}\n{% endfor %}\n",
-      "{% for m in messages -%}\n  a\n  {# c #}\n{%- endfor %}\n\n",
-      "{% macro f(x) -%} \n {{ x }} \n{%- endmacro %}\n{{ f('a') }}\n",
-  };
-  for (const std::string& source : sources) {
-    EXPECT_EQ(render(source).value(), render_unguarded(source, kConversation)) << source;
+  for (const std::string& source :
+       {"{{ " + std::string(100, '(') + "1", "{{ " + std::string(500'000, '[') + "1",
+        "{{ " + std::string(500'000, '-') + "1 }}", std::string("{# x"), std::string("{{ 'x"),
+        std::string("{{ x "), std::string("{% raw %}"), std::string("{{ '\\x4' }}"),
+        std::string("{{ 99999999999999999999 }}"), nots + "x }}", blocks, chain + "{% endif %}",
+        std::string(kTemplateBytesMax + 1, 'x'), std::string("\xFF")}) {
+    EXPECT_FALSE(ChatTemplate::parse(source, "", "")) << source.substr(0, 60);
   }
+  // As long, and harmless: the depth of evaluation is checked where it happens.
+  std::string sum = "{{ 1";
+  for (int i = 0; i < 100'000; ++i) sum += "+1";
+  expect_error(sum + " }}", ErrorCode::kInvalidRequest, "too deeply");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
-// Of the templates that come with llama.cpp, where its source tree is at hand, those of the
-// families that Sinew runs (minja takes long to parse them all).
-TEST(TemplateGuard, TakesTheTemplatesOfKnownModels) {
-  FILE* pipe = ::popen(SINEW_SOURCE_DIR "/tools/deps source 2>/dev/null", "r");
-  std::array<char, 4096> line{};
-  const bool ok = pipe != nullptr && std::fgets(line.data(), line.size(), pipe) != nullptr;
-  if (pipe != nullptr) ::pclose(pipe);
-  std::string path = ok ? line.data() : "";
-  while (!path.empty() && path.back() == '\n') path.pop_back();
-  const auto folder = std::filesystem::path(path) / "models" / "templates";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no templates: tools/deps source gave none";
-  int same = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const bool wanted = name.starts_with("deepseek-ai") || name.starts_with("Kimi-K2") ||
-                        name.starts_with("moonshotai") || name.starts_with("meta-llama") ||
-                        name.starts_with("Qwen3-0.6B") || name.starts_with("HuggingFaceTB");
-    if (!wanted) continue;
-    std::ifstream stream(entry.path(), std::ios::binary);
-    const std::string source{std::istreambuf_iterator<char>(stream), {}};
-    std::string expected;
-    try {
-      expected = render_unguarded(source, kConversation);
-    } catch (const std::exception&) {
-      continue;  // minja cannot take it, or it refuses this conversation
-    }
-    const auto rendered = render(source);
-    EXPECT_TRUE(rendered) << entry.path() << ": " << (rendered ? "" : rendered.error().message);
-    EXPECT_EQ(rendered.value_or(""), expected) << entry.path();
-    ++same;
-  }
-  EXPECT_GT(same, 5);
+TEST(ChatTemplate, TheClockAndOtherSettingsAreGiven) {
+  const auto parsed = ChatTemplate::parse(
+      "{{ strftime_now('%d %b %Y') if strftime_now is defined else 'no clock' }} {{ effort }}", "",
+      "");
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->render(Json::array(), nullptr, true).value(), "no clock ");
+  ChatSettings settings;
+  settings.variables["effort"] = "high";
+  settings.now = std::tm{};
+  settings.now->tm_mday = 7;
+  settings.now->tm_mon = 2;
+  settings.now->tm_year = 126;
+  EXPECT_EQ(parsed->render(Json::array(), nullptr, true, settings).value(), "07 Mar 2026 high");
+}
+
+// transformers gives every template `tools`, as none where there are none.
+TEST(ChatTemplate, ToolsAreNoneWhereThereAreNone) {
+  const std::string source =
+      "{{ tools is defined }} {{ tools is none }} {{ tools | length if tools }}";
+  EXPECT_EQ(render(source).value(), "True True ");
+  EXPECT_EQ(render(source, kConversation, true, Json::parse(R"([{"a": 1}])")).value(),
+            "True False 1");
 }
 
 }  // namespace
