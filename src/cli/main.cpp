@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/show.h"
+#include "cli/verify.h"
 #include "engine/rank_main.h"
 
 namespace {
@@ -30,6 +31,8 @@ struct CommandLine {
   ServeFlags serve;
   LogitsFlags logits;
   BenchFlags bench;
+  VerifyFlags verify;
+  bool proven = true;  // what verify found
   std::string show_path;
   bool show_json = false;
   int demo_ranks = 4;
@@ -43,6 +46,7 @@ struct CommandLine {
     add_serve();
     add_small();
     add_measurements();
+    add_verify();
   }
 
   void add_run() {
@@ -92,6 +96,31 @@ struct CommandLine {
         [this] { command = [this] { return show_model(show_path, show_json, std::cout); }; });
   }
 
+  void add_verify() {
+    CLI::App* sub = app.add_subcommand(
+        "verify", "Prove that a model is split without a fault: its bytes and what ranks compute");
+    sub->add_option("MODEL", verify.model.model, "GGUF file (any part of a split model)")
+        ->required();
+    verify.model.add_to(*sub);
+    sub->add_flag("--short", verify.brief,
+                  "Seconds instead of minutes: samples and a short prompt");
+    sub->add_option("--tokens", verify.tokens_file,
+                    "File of int32 tokens to compute (default: a text of our own)");
+    sub->add_option("--record", verify.record,
+                    "Write what one rank, or the ranks asked for, compute to a file");
+    sub->add_option("--against", verify.against,
+                    "Compare with such a file, where one rank cannot hold the model");
+    sub->add_flag("--json", verify.json, "As JSON");
+    // For tests of verify itself: damages a rank, as in 1:byte=TENSOR@OFFSET.
+    sub->add_option("--inject", verify.inject)->group("");
+    sub->callback([this] {
+      command = [this]() -> Status {
+        SINEW_ASSIGN(proven, verify_command(verify));
+        return {};
+      };
+    });
+  }
+
   void add_measurements() {
     CLI::App* sub =
         app.add_subcommand("logits", "Write logits of given tokens to a file (for tests)");
@@ -119,9 +148,9 @@ struct CommandLine {
 
 int main(int argc, char** argv) {
   const char* level = std::getenv("SINEW_LOG");
-  if (argc == 2 && std::string_view(argv[1]) == "rank") {
+  if (argc >= 2 && std::string_view(argv[1]) == "rank") {
     set_up_log("sinew rank", level == nullptr ? "" : level);
-    return rank_main();
+    return rank_main({argv + 2, argv + argc});
   }
   set_up_log("sinew", level == nullptr ? "" : level);
   CommandLine line;
@@ -133,5 +162,6 @@ int main(int argc, char** argv) {
                error.what());
     return exit_status(ErrorCode::kUsage);
   }
-  return report(line.command());
+  const int status = report(line.command());
+  return status == EXIT_SUCCESS && !line.proven ? EXIT_FAILURE : status;
 }

@@ -21,7 +21,8 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.slots)
       .put(m.chunk_tokens)
       .put(m.timeout_ms)
-      .put(m.cache_type);
+      .put(m.cache_type)
+      .put(m.hashes);
 }
 void get(WireReader& r, ConfigureMessage& m) {
   m.model_path = r.get_string();
@@ -40,6 +41,7 @@ void get(WireReader& r, ConfigureMessage& m) {
   m.chunk_tokens = r.get<int>();
   m.timeout_ms = r.get<std::uint32_t>();
   m.cache_type = r.get<TensorType>();
+  m.hashes = r.get<HashScope>();
 }
 
 void put(WireWriter& w, const PeersMessage& m) {
@@ -74,6 +76,7 @@ void put(WireWriter& w, const BeginMessage& m) {
   w.put(m.kind).put_array(std::span<const TokenId>(m.request.prompt));
   put(w, m.request.sampling);
   w.put(m.request.tokens_max).put_array(std::span<const TokenId>(m.request.end_tokens));
+  w.put(m.fresh);
 }
 void get(WireReader& r, BeginMessage& m) {
   m.kind = r.get<BeginMessage::Kind>();
@@ -81,6 +84,7 @@ void get(WireReader& r, BeginMessage& m) {
   get(r, m.request.sampling);
   m.request.tokens_max = r.get<std::int64_t>();
   m.request.end_tokens = r.get_array<TokenId>();
+  m.fresh = r.get<std::uint8_t>() != 0;
 }
 
 void put(WireWriter&, const CancelMessage&) {}
@@ -131,6 +135,26 @@ void put(WireWriter& w, const LogitsMessage& m) {
 }
 void get(WireReader& r, LogitsMessage& m) {
   m.values = r.get_array<float>();
+}
+
+void put(WireWriter& w, const TraceMessage& m) {
+  w.put(m.place.layer).put(m.place.part).put(m.position);
+  w.put_array(std::span<const float>(m.sketches));
+}
+void get(WireReader& r, TraceMessage& m) {
+  m.place.layer = r.get<int>();
+  m.place.part = r.get<int>();
+  m.position = r.get<std::int64_t>();
+  m.sketches = r.get_array<float>();
+}
+
+void put(WireWriter& w, const SliceHashMessage& m) {
+  w.put(m.rank).put(m.hash.tensor).put_array(std::span<const std::uint64_t>(m.hash.blocks));
+}
+void get(WireReader& r, SliceHashMessage& m) {
+  m.rank = r.get<Rank>();
+  m.hash.tensor = r.get_string();
+  m.hash.blocks = r.get_array<std::uint64_t>();
 }
 
 void put(WireWriter& w, const DoneMessage& m) {

@@ -9,6 +9,8 @@
 #include "base/limits.h"
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/slice_hash.h"
+#include "graph/trace.h"
 #include "plan/plan.h"
 
 namespace sinew {
@@ -30,6 +32,7 @@ struct ConfigureMessage {
   int chunk_tokens = 512;
   std::uint32_t timeout_ms = 30000;  // of a collective
   TensorType cache_type = TensorType::kF16;
+  HashScope hashes = HashScope::kNone;
 };
 // Supervisor -> rank: TCP ports of all ranks on the loopback address (LinkKind::kTcp only).
 struct PeersMessage {
@@ -37,8 +40,16 @@ struct PeersMessage {
 };
 // Supervisor -> rank: a request begins. Rank 0 gets its contents; the others follow rank 0's steps.
 struct BeginMessage {
-  enum class Kind : std::uint8_t { kGenerate, kEvaluateLast, kEvaluateAll } kind = Kind::kGenerate;
+  enum class Kind : std::uint8_t {
+    kGenerate,
+    kEvaluateLast,
+    kEvaluateAll,
+    kTrace,       // logits after each step, and what Trace::kOn shows
+    kTraceNoisy,  // the same with Trace::kNoisy
+    kHashes,      // what every rank holds; no steps
+  } kind = Kind::kGenerate;
   GenerationRequest request;  // empty except on rank 0
+  bool fresh = false;         // kTrace: nothing of the cache is reused
 };
 // Supervisor -> rank 0: stop the current request between two steps.
 struct CancelMessage {};
@@ -68,6 +79,17 @@ struct TokenMessage {
 struct LogitsMessage {
   std::vector<float> values;
 };
+// One place of one traced step, from the first rank of its stage. Fields as in TraceBlock.
+struct TraceMessage {
+  TracePlace place;
+  std::int64_t position = 0;
+  std::vector<float> sketches;
+};
+// One slice, from the rank that holds it.
+struct SliceHashMessage {
+  Rank rank = 0;
+  SliceHash hash;
+};
 // The request is over; from every rank. `result` counts on rank 0 alone.
 struct DoneMessage {
   GenerationResult result;
@@ -85,7 +107,7 @@ struct FailedMessage {
 using ControlMessage =
     std::variant<ConfigureMessage, PeersMessage, BeginMessage, CancelMessage, ListeningMessage,
                  LoadingMessage, ReadyMessage, HeartbeatMessage, TokenMessage, LogitsMessage,
-                 DoneMessage, FailedMessage>;
+                 DoneMessage, FailedMessage, TraceMessage, SliceHashMessage>;
 
 // Without the length that goes in front on the socket.
 std::vector<std::byte> encode_control(const ControlMessage& message);

@@ -51,14 +51,19 @@ Result<Step> receive_step(Group& group) {
   return decode_step(bytes);
 }
 
-Result<std::span<const float>> Head::step(std::span<const TokenId> tokens, Step::Rows rows) {
+Step Head::next_step(std::span<const TokenId> tokens, Step::Rows rows) {
   Step step;
   step.number = ++steps_;
   step.rows = rows;
   step.position = static_cast<std::int64_t>(cached_.size());
   step.tokens.assign(tokens.begin(), tokens.end());
-  SINEW_TRY(send_step(step, group_));
   cached_.insert(cached_.end(), tokens.begin(), tokens.end());
+  return step;
+}
+
+Result<std::span<const float>> Head::step(std::span<const TokenId> tokens, Step::Rows rows) {
+  const Step step = next_step(tokens, rows);
+  SINEW_TRY(send_step(step, group_));
   return runner_.run(step, group_);
 }
 
@@ -145,6 +150,23 @@ Status Head::evaluate(std::span<const TokenId> tokens, bool all,
                                        : Step::Rows::kNone;
     SINEW_ASSIGN(const std::span<const float> rows, step(chunk, wanted));
     if (!rows.empty()) on_rows(rows);
+  }
+  return end_request();
+}
+
+Status Head::trace(std::span<const TokenId> tokens, Trace trace, bool fresh,
+                   const std::atomic<bool>& cancel,
+                   const std::function<void(const Step&, std::span<const float>)>& on_step) {
+  if (fresh) cached_.clear();
+  std::span<const TokenId> rest = tokens.subspan(keep_prefix(tokens));
+  while (!rest.empty() && !cancel) {
+    const auto chunk = rest.first(std::min(rest.size(), static_cast<std::size_t>(chunk_tokens_)));
+    rest = rest.subspan(chunk.size());
+    Step traced = next_step(chunk, Step::Rows::kLast);
+    traced.trace = trace;
+    SINEW_TRY(send_step(traced, group_));
+    SINEW_ASSIGN(const std::span<const float> logits, runner_.run(traced, group_));
+    on_step(traced, logits);
   }
   return end_request();
 }

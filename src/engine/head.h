@@ -30,10 +30,17 @@ class Head {
   // Logits of every token (`all`) or the last one, in pieces of whole rows, in order.
   Status evaluate(std::span<const TokenId> tokens, bool all,
                   const std::function<void(std::span<const float>)>& on_rows);
+  // Steps over what the cache does not hold of `tokens`, or over all if `fresh`, each traced, with
+  // the logits of its last token. `on_step` is told the step, while the runner still has its trace,
+  // and the logits.
+  Status trace(std::span<const TokenId> tokens, Trace trace, bool fresh,
+               const std::atomic<bool>& cancel,
+               const std::function<void(const Step&, std::span<const float>)>& on_step);
 
  private:
   // Runs one step on all ranks; the tokens follow what the cache holds.
   Result<std::span<const float>> step(std::span<const TokenId> tokens, Step::Rows rows);
+  Step next_step(std::span<const TokenId> tokens, Step::Rows rows);
   // Keeps what the cache and `tokens` have in common, but leaves at least the last token to be
   // computed.
   std::size_t keep_prefix(std::span<const TokenId> tokens);

@@ -86,7 +86,7 @@ Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
                                                const std::function<bool()>& wanted) {
   SINEW_TRY(check_prompt(request.prompt));
   SINEW_TRY(check_sampling(request.sampling));
-  SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request}));
+  SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request, false}));
   bool cancelled = false;
   const auto cancel_unless = [&](bool go_on) {
     if (go_on || cancelled) return;
@@ -108,22 +108,70 @@ Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
   }
 }
 
+Status LocalEngine::collect(BeginMessage begin,
+                            const std::function<void(ControlMessage&)>& on_event,
+                            const std::function<bool()>& wanted) {
+  SINEW_TRY(supervisor_->begin(std::move(begin)));
+  while (true) {
+    SINEW_ASSIGN(std::optional<ControlMessage> event, supervisor_->next_event(kWantedInterval));
+    if (!wanted()) {
+      supervisor_->cancel();
+      return fail(ErrorCode::kCancelled, "stopped by a signal");
+    }
+    if (!event) continue;
+    if (std::holds_alternative<DoneMessage>(*event)) return {};
+    on_event(*event);
+  }
+}
+
 Result<std::vector<float>> LocalEngine::evaluate(const std::vector<TokenId>& tokens, bool all) {
   SINEW_TRY(check_prompt(tokens));
-  GenerationRequest request;
-  request.prompt = tokens;
-  SINEW_TRY(supervisor_->begin(
-      BeginMessage{all ? BeginMessage::Kind::kEvaluateAll : BeginMessage::Kind::kEvaluateLast,
-                   std::move(request)}));
+  BeginMessage begin{all ? BeginMessage::Kind::kEvaluateAll : BeginMessage::Kind::kEvaluateLast,
+                     {}};
+  begin.request.prompt = tokens;
   std::vector<float> logits;
-  while (true) {
-    SINEW_ASSIGN(const std::optional<ControlMessage> event,
-                 supervisor_->next_event(kWantedInterval));
-    if (!event) continue;
-    if (std::holds_alternative<DoneMessage>(*event)) return logits;
-    if (const auto* piece = std::get_if<LogitsMessage>(&*event))
-      logits.insert(logits.end(), piece->values.begin(), piece->values.end());
-  }
+  SINEW_TRY(collect(
+      std::move(begin),
+      [&](ControlMessage& event) {
+        if (const auto* piece = std::get_if<LogitsMessage>(&event))
+          logits.insert(logits.end(), piece->values.begin(), piece->values.end());
+      },
+      [] { return true; }));
+  return logits;
+}
+
+Result<std::vector<float>> LocalEngine::trace(
+    const std::vector<TokenId>& tokens, Trace trace, bool fresh,
+    const std::function<void(const TraceMessage&)>& on_trace, const std::function<bool()>& wanted) {
+  SINEW_TRY(check_prompt(tokens));
+  BeginMessage begin{
+      trace == Trace::kNoisy ? BeginMessage::Kind::kTraceNoisy : BeginMessage::Kind::kTrace, {}};
+  begin.request.prompt = tokens;
+  begin.fresh = fresh;
+  std::vector<float> logits;
+  SINEW_TRY(collect(
+      std::move(begin),
+      [&](ControlMessage& event) {
+        if (const auto* piece = std::get_if<LogitsMessage>(&event))
+          logits.insert(logits.end(), piece->values.begin(), piece->values.end());
+        if (const auto* block = std::get_if<TraceMessage>(&event)) on_trace(*block);
+      },
+      wanted));
+  return logits;
+}
+
+Result<std::vector<std::vector<SliceHash>>> LocalEngine::slice_hashes(
+    const std::function<bool()>& wanted) {
+  std::vector<std::vector<SliceHash>> all(static_cast<std::size_t>(plan_.ranks));
+  SINEW_TRY(collect(
+      BeginMessage{BeginMessage::Kind::kHashes, {}, false},
+      [&](ControlMessage& event) {
+        auto* slice = std::get_if<SliceHashMessage>(&event);
+        if (slice != nullptr && slice->rank >= 0 && slice->rank < plan_.ranks)
+          all[static_cast<std::size_t>(slice->rank)].push_back(std::move(slice->hash));
+      },
+      wanted));
+  return all;
 }
 
 }  // namespace sinew

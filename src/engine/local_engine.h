@@ -29,13 +29,27 @@ class LocalEngine : public Engine {
   // tokens is reused for the last token's.
   Result<std::vector<float>> evaluate(const std::vector<TokenId>& tokens, bool all);
 
+  // Computes what the cache does not hold of the tokens, or all if `fresh`, one step a chunk, and
+  // returns the logits after each of those steps, [steps][vocabulary]. `on_trace` is told what
+  // every place of every step showed. kCancelled, and the engine is finished, once `wanted` says
+  // no.
+  Result<std::vector<float>> trace(const std::vector<TokenId>& tokens, Trace trace, bool fresh,
+                                   const std::function<void(const TraceMessage&)>& on_trace,
+                                   const std::function<bool()>& wanted);
+  // What every rank holds, in its load order. Options must have asked for hashes.
+  Result<std::vector<std::vector<SliceHash>>> slice_hashes(const std::function<bool()>& wanted);
+
   const ModelSpec& spec() const { return spec_; }
+  const Plan& plan() const { return plan_; }
   std::vector<RankStatus> ranks() const { return supervisor_->ranks(); }
   // What a rank holds, for people.
   std::string holds(Rank rank) const { return explain_rank(spec_, plan_, rank); }
 
  private:
   LocalEngine() = default;
+  // Runs a request to its end; `on_event` sees what comes before.
+  Status collect(BeginMessage begin, const std::function<void(ControlMessage&)>& on_event,
+                 const std::function<bool()>& wanted);
   Status check_prompt(const std::vector<TokenId>& tokens) const;
 
   LaunchOptions options_;

@@ -155,8 +155,23 @@ Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
   return connect_tcp_links(identity, listener, endpoints, Clock::now() + kConnectMax);
 }
 
+void send_logits(std::span<const float> rows, ControlThread& control) {
+  constexpr std::size_t kPiece = (kControlBytesMax / 4) / sizeof(float);
+  for (; !rows.empty(); rows = rows.subspan(std::min(rows.size(), kPiece))) {
+    const auto piece = rows.first(std::min(rows.size(), kPiece));
+    control.send(LogitsMessage{{piece.begin(), piece.end()}});
+  }
+}
+
+void send_trace(const Step& step, StepRunner& runner, ControlThread& control) {
+  runner.read_trace(step, [&](TraceBlock block) {
+    control.send(TraceMessage{block.place, block.position, std::move(block.sketches)});
+  });
+}
+
 // Rank 0's side of one request.
-Result<GenerationResult> lead(const BeginMessage& begin, Head& head, ControlThread& control) {
+Result<GenerationResult> lead(const BeginMessage& begin, Head& head, StepRunner& runner,
+                              ControlThread& control) {
   switch (begin.kind) {
     case BeginMessage::Kind::kGenerate:
       return head.generate(begin.request, control.cancelled(), [&](TokenId token) {
@@ -165,16 +180,24 @@ Result<GenerationResult> lead(const BeginMessage& begin, Head& head, ControlThre
       });
     case BeginMessage::Kind::kEvaluateLast:
     case BeginMessage::Kind::kEvaluateAll:
-      SINEW_TRY(head.evaluate(
-          begin.request.prompt, begin.kind == BeginMessage::Kind::kEvaluateAll,
-          [&](std::span<const float> rows) {
-            constexpr std::size_t kPiece = (kControlBytesMax / 4) / sizeof(float);
+      SINEW_TRY(head.evaluate(begin.request.prompt, begin.kind == BeginMessage::Kind::kEvaluateAll,
+                              [&](std::span<const float> rows) {
+                                control.count_step();
+                                send_logits(rows, control);
+                              }));
+      return GenerationResult{};
+    case BeginMessage::Kind::kTrace:
+    case BeginMessage::Kind::kTraceNoisy:
+      SINEW_TRY(head.trace(
+          begin.request.prompt,
+          begin.kind == BeginMessage::Kind::kTraceNoisy ? Trace::kNoisy : Trace::kOn, begin.fresh,
+          control.cancelled(), [&](const Step& step, std::span<const float> logits) {
             control.count_step();
-            for (; !rows.empty(); rows = rows.subspan(std::min(rows.size(), kPiece))) {
-              const auto piece = rows.first(std::min(rows.size(), kPiece));
-              control.send(LogitsMessage{{piece.begin(), piece.end()}});
-            }
+            send_trace(step, runner, control);
+            send_logits(logits, control);
           }));
+      return GenerationResult{};
+    case BeginMessage::Kind::kHashes:
       return GenerationResult{};
   }
   return fail(ErrorCode::kProtocol, "request of unknown kind {}", static_cast<int>(begin.kind));
@@ -186,6 +209,7 @@ Status follow(StepRunner& runner, Group& group, ControlThread& control) {
     if (step.kind == Step::Kind::kEnd) return {};
     SINEW_TRY(runner.run(step, group));
     control.count_step();
+    send_trace(step, runner, control);
   }
 }
 
@@ -199,8 +223,13 @@ Status serve_requests(const ConfigureMessage& config, StepRunner& runner, Group&
     const auto compute_before = runner.compute_time();
     const Group::Totals before = group.totals();
     DoneMessage done;
-    if (config.rank == 0) {
-      SINEW_ASSIGN(done.result, lead(begin, head, control));
+    if (begin.kind == BeginMessage::Kind::kHashes) {
+      runner.hash_slices([&](SliceHash hash) {
+        control.count_step();
+        control.send(SliceHashMessage{config.rank, std::move(hash)});
+      });
+    } else if (config.rank == 0) {
+      SINEW_ASSIGN(done.result, lead(begin, head, runner, control));
     } else {
       SINEW_TRY(follow(runner, group, control));
     }
@@ -215,7 +244,20 @@ Status serve_requests(const ConfigureMessage& config, StepRunner& runner, Group&
   }
 }
 
-Status run_rank(ControlThread& control) {
+// Damage for tests.
+Result<Faults> injected(const std::vector<std::string>& arguments) {
+  std::vector<std::string> wanted;
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    if (arguments[i] != "--inject" || i + 1 == arguments.size())
+      return fail(ErrorCode::kUsage, "a rank takes no argument '{}'", arguments[i]);
+    spdlog::warn("THIS RANK IS DAMAGED ON PURPOSE: --inject {}", arguments[i + 1]);
+    wanted.push_back(arguments[i + 1]);
+  }
+  return Faults::parse(wanted);
+}
+
+Status run_rank(ControlThread& control, const std::vector<std::string>& arguments) {
+  SINEW_ASSIGN(Faults faults, injected(arguments));
   SINEW_ASSIGN(const ConfigureMessage config, expect<ConfigureMessage>(control));
   control.set_phase(Phase::kConnecting);
   SINEW_ASSIGN(Links links, connect(config, control));
@@ -228,8 +270,9 @@ Status run_rank(ControlThread& control) {
   control.set_phase(Phase::kLoading);
   const auto start = Clock::now();
   auto next_report = start;
-  RunnerOptions options{config.model_path, config.layout,  config.rank,  config.device,
-                        config.threads,    config.context, config.slots, config.cache_type};
+  RunnerOptions options{config.model_path, config.layout,    config.rank,  config.device,
+                        config.threads,    config.context,   config.slots, config.cache_type,
+                        config.hashes,     std::move(faults)};
   SINEW_ASSIGN(const std::unique_ptr<StepRunner> runner,
                StepRunner::load(options, [&](std::uint64_t bytes, std::uint64_t total) {
                  if (Clock::now() < next_report) return;
@@ -245,7 +288,7 @@ Status run_rank(ControlThread& control) {
 
 }  // namespace
 
-int rank_main() {
+int rank_main(const std::vector<std::string>& arguments) {
   die_with_parent();
   // ggml would start a debugger to print a stack; the supervisor reports instead.
   ::setenv("GGML_NO_BACKTRACE", "1", 1);
@@ -257,7 +300,7 @@ int rank_main() {
   ControlThread control{Descriptor(kRankControlDescriptor)};
   g_control = &control;
   ggml_set_abort_callback(report_abort);
-  const Status status = run_rank(control);
+  const Status status = run_rank(control, arguments);
   // The supervisor ends ranks by ending the process; a rank that returns has failed.
   control.send(FailedMessage{status.error()});
   std::this_thread::sleep_for(kHeartbeatInterval);  // lets the control thread send what is queued

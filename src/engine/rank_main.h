@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace sinew {
 
 // The program of one rank, `sinew rank`: started by a supervisor with the control socket as
@@ -8,6 +11,7 @@ namespace sinew {
 // dies, whatever the rank is doing.
 inline constexpr int kRankControlDescriptor = 3;
 inline constexpr int kRankSegmentDescriptor = 4;
-int rank_main();
+// `arguments`: nothing, or --inject and what to damage, once or more (engine/fault.h).
+int rank_main(const std::vector<std::string>& arguments);
 
 }  // namespace sinew

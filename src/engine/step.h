@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "graph/trace.h"
 
 namespace sinew {
 
@@ -23,6 +24,7 @@ struct Step {
   };
   Kind kind = Kind::kCompute;
   Rows rows = Rows::kNone;
+  Trace trace = Trace::kOff;
   std::uint64_t number = 0;
   std::uint32_t slot = 0;
   // Position of the first token. Cache operation: the slot keeps the cells before it and forgets

@@ -9,7 +9,9 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "engine/judgement.h"
 #include "engine/weight_loader.h"
+#include "sample/random.h"
 
 namespace sinew {
 namespace {
@@ -57,12 +59,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::load(
   SINEW_TRY(check_cache_type(runner->spec_, options.cache_type));
   SINEW_ASSIGN(runner->device_, Device::open(options.device, options.threads));
 
-  const std::vector<LoadItem> items = make_load_list(runner->bound_, runner->plan_, options.rank);
-  std::uint64_t total = 0;
-  for (const LoadItem& item : items) total += item.bytes.total();
-  SINEW_ASSIGN(runner->weights_, Weights::allocate(*runner->device_, items));
-  SINEW_TRY(load_weights(*runner->file_, items, runner->weights_,
-                         [&](std::uint64_t bytes) { progress(bytes, total); }));
+  SINEW_TRY(runner->load_slices(progress));
   const auto heads = static_cast<int>(runner->plan_.range(options.rank, Dimension::kHeads).size());
   const CacheShape cache{runner->plan_.stage(options.rank).layers, heads, options.context,
                          options.slots, options.cache_type};
@@ -71,6 +68,42 @@ Result<std::unique_ptr<StepRunner>> StepRunner::load(
   runner->model_.reset(new RankModel{runner->spec_, runner->plan_, options.rank, *runner->device_,
                                      runner->weights_, runner->cache_});
   return runner;
+}
+
+Status StepRunner::load_slices(const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  items_ = make_load_list(bound_, plan_, options_.rank);
+  std::uint64_t total = 0;
+  for (const LoadItem& item : items_) total += item.bytes.total();
+  SINEW_ASSIGN(weights_, Weights::allocate(*device_, items_));
+  hashed_blocks_ = choose_blocks(items_, options_.hashes);
+  hashes_as_read_.resize(items_.size());
+  const auto inspect = [&](const LoadItem& item, std::span<std::byte> slice) -> Status {
+    SINEW_TRY(options_.faults.damage_read(item, slice));
+    const auto index = static_cast<std::size_t>(&item - items_.data());
+    if (!weights_.reads_back(weights_.find(item.name)))
+      hashes_as_read_[index] = hash_packed(slice, hashed_blocks_[index]);
+    return options_.faults.damage_hashed(item, slice);
+  };
+  return load_weights(
+      *file_, items_, weights_, [&](std::uint64_t bytes) { progress(bytes, total); }, inspect);
+}
+
+void StepRunner::hash_slices(const std::function<void(SliceHash)>& send) const {
+  std::vector<std::byte> block(kHashBlockBytes);
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const ggml_tensor* tensor = weights_.find(items_[i].name);
+    SliceHash hash{items_[i].name, hashes_as_read_[i]};
+    if (weights_.reads_back(tensor)) {
+      for (const std::uint32_t index : hashed_blocks_[i]) {
+        const std::uint64_t begin = index * kHashBlockBytes;
+        const auto bytes =
+            std::span(block).first(std::min(kHashBlockBytes, ggml_nbytes(tensor) - begin));
+        weights_.read(tensor, begin, bytes);
+        hash.blocks.push_back(XXH3_64bits(bytes.data(), bytes.size()));
+      }
+    }
+    send(std::move(hash));
+  }
 }
 
 Result<StepGraph*> StepRunner::graph_for(const StepShape& shape) {
@@ -124,11 +157,34 @@ void StepRunner::write_inputs(const StepGraph& graph, const Step& step) {
   if (in_use(inputs.mask)) write_mask(inputs.mask, step, options_.context);
   if (in_use(inputs.window_mask)) write_mask(inputs.window_mask, step, spec_.window.size);
   if (inputs.expert_held != nullptr) write_expert_places(inputs);
+  write_trace_inputs(inputs);
   if (in_use(inputs.rows)) {
     const auto rows = static_cast<std::size_t>(graph.shape().rows);
     const auto wanted = typed<std::int32_t>(scratch_, rows);
     for (std::size_t i = 0; i < rows; ++i) wanted[i] = static_cast<std::int32_t>(tokens - rows + i);
     write<std::int32_t>(inputs.rows, wanted);
+  }
+}
+
+void StepRunner::write_trace_inputs(const StepInputs& inputs) {
+  constexpr std::uint64_t kSignSeed = 1;
+  constexpr std::uint64_t kNoiseSeed = 2;
+  if (in_use(inputs.sketch)) {
+    const auto signs =
+        typed<float>(scratch_, static_cast<std::size_t>(ggml_nelements(inputs.sketch)));
+    for (std::size_t i = 0; i < signs.size(); ++i)
+      signs[i] = (random_bits(kSignSeed, i) & 1U) != 0 ? 1.0F : -1.0F;
+    write<float>(inputs.sketch, signs);
+  }
+  if (in_use(inputs.noise)) {
+    const double size = kernel_noise(bound_);
+    const auto factors =
+        typed<float>(scratch_, static_cast<std::size_t>(ggml_nelements(inputs.noise)));
+    // Uniform between the values that give variance 1.
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      factors[i] = static_cast<float>(1.0 + size * std::sqrt(3.0) *
+                                                (2.0 * random_unit(kNoiseSeed, i) - 1.0));
+    write<float>(inputs.noise, factors);
   }
 }
 
@@ -169,7 +225,8 @@ void StepRunner::write_expert_places(const StepInputs& inputs) {
   }
 }
 
-Status StepRunner::sum_over_ranks(const Segment& segment, Group& group) {
+Status StepRunner::sum_over_ranks(const Segment& segment, Group& group, std::uint64_t step,
+                                  std::size_t place) {
   const Stage& stage = plan_.stage(options_.rank);
   const RankSet ranks = RankSet::range(stage.first, stage.ranks);
   ggml_tensor* tensor = segment.partial_sum;
@@ -177,6 +234,7 @@ Status StepRunner::sum_over_ranks(const Segment& segment, Group& group) {
   if (ggml_backend_buffer_is_host(tensor->buffer)) {
     const std::span<float> values(static_cast<float*>(tensor->data), elements);
     if (segment.holds_nothing) std::fill(values.begin(), values.end(), 0.0F);
+    options_.faults.damage_sum(step, place, values);
     return group.all_reduce_sum(values, ranks);
   }
   staging_.resize(elements);
@@ -184,6 +242,7 @@ Status StepRunner::sum_over_ranks(const Segment& segment, Group& group) {
     std::fill(staging_.begin(), staging_.end(), 0.0F);
   else
     ggml_backend_tensor_get(tensor, staging_.data(), 0, elements * sizeof(float));
+  options_.faults.damage_sum(step, place, staging_);
   SINEW_TRY(group.all_reduce_sum(staging_, ranks));
   ggml_backend_tensor_set(tensor, staging_.data(), 0, elements * sizeof(float));
   return {};
@@ -226,10 +285,12 @@ Result<std::span<const float>> StepRunner::run(const Step& step, Group& group) {
   shape.rows = step.rows == Step::Rows::kAll ? tokens : 1;
   shape.logits = step.rows != Step::Rows::kNone;
   shape.slot = static_cast<int>(step.slot);
+  shape.trace = step.trace;
   SINEW_ASSIGN(StepGraph* const graph, graph_for(shape));
   group.set_step(step.number);
   if (graph->inputs().hidden != nullptr) SINEW_TRY(receive_hidden(graph->inputs().hidden, group));
   write_inputs(*graph, step);
+  std::size_t place = 0;  // of the sums of this step
   for (const Segment& segment : graph->segments()) {
     const auto start = Clock::now();
     if (ggml_graph_n_nodes(segment.graph) > 0 &&
@@ -237,13 +298,26 @@ Result<std::span<const float>> StepRunner::run(const Step& step, Group& group) {
       return fail(ErrorCode::kInternal, "device {} failed to compute step {}", device_->name(),
                   step.number);
     compute_time_ += Clock::now() - start;
-    if (segment.partial_sum != nullptr) SINEW_TRY(sum_over_ranks(segment, group));
+    if (segment.partial_sum != nullptr)
+      SINEW_TRY(sum_over_ranks(segment, group, step.number, place++));
   }
   if (plan_.stage(options_.rank).layers.end < spec_.layers)
     SINEW_TRY(pass_hidden_on(graph->hidden(), group));
   // Stages that need not answer go on with the next part of the prompt.
   if (plan_.stages.size() > 1 && !shape.logits) return std::span<const float>();
   return collect(*graph, group);
+}
+
+void StepRunner::read_trace(const Step& step, const std::function<void(TraceBlock)>& send) {
+  // The graph of the step just run is the first of the list.
+  if (step.trace == Trace::kOff || graphs_.empty()) return;
+  const auto end = step.position + static_cast<std::int64_t>(step.tokens.size());
+  for (const TracedSum& sum : graphs_.front()->traced()) {
+    TraceBlock block{sum.place, end - sum.sketch->ne[1], {}};
+    block.sketches.resize(static_cast<std::size_t>(ggml_nelements(sum.sketch)));
+    ggml_backend_tensor_get(sum.sketch, block.sketches.data(), 0, ggml_nbytes(sum.sketch));
+    send(std::move(block));
+  }
 }
 
 // Each rank sends [hash of its stage's last hidden state | its logits] to rank 0, which compares

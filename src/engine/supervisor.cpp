@@ -69,12 +69,16 @@ Status Supervisor::start(const LaunchOptions& options) {
                           options.slots,
                           options.chunk_tokens,
                           static_cast<std::uint32_t>(options.timeout.count()),
-                          options.cache_type};
+                          options.cache_type,
+                          options.hashes};
   for (Rank rank = 0; rank < ranks; ++rank) {
     SINEW_ASSIGN(auto sockets, socket_pair());
     std::vector<int> descriptors{sockets.second.get()};
     if (segment) descriptors.push_back(segment->fd());
-    auto child_process = spawn(options_.program, {"rank"}, descriptors);
+    std::vector<std::string> arguments{"rank"};
+    for (const auto& [damaged, what] : options.faults)
+      if (damaged == rank) arguments.insert(arguments.end(), {"--inject", what});
+    auto child_process = spawn(options_.program, arguments, descriptors);
     if (!child_process) {
       end_children();
       return fail(std::move(child_process).error());
@@ -110,7 +114,7 @@ Status Supervisor::begin(BeginMessage request) {
     Child& child = children_[rank];
     child.done = false;
     child.last_progress = Clock::now();
-    const BeginMessage for_follower{request.kind, {}};
+    const BeginMessage for_follower{request.kind, {}, request.fresh};
     if (!child.channel->send(rank == 0 ? request : for_follower)) child.closed = true;
   }
   return {};
@@ -221,8 +225,10 @@ void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
                               failed->error.rank != rank;
     note(blames_other ? Evidence::kBlamesOther : Evidence::kOwnFault, code, rank,
          failed->error.message);
-  } else if (rank == 0 && (std::holds_alternative<TokenMessage>(message) ||
-                           std::holds_alternative<LogitsMessage>(message))) {
+  } else if (std::holds_alternative<TraceMessage>(message) ||
+             std::holds_alternative<SliceHashMessage>(message) ||
+             (rank == 0 && (std::holds_alternative<TokenMessage>(message) ||
+                            std::holds_alternative<LogitsMessage>(message)))) {
     child.last_progress = Clock::now();
     events_.push_back(std::move(message));
     changed_.notify_all();

@@ -28,6 +28,9 @@ struct LaunchOptions {
   int chunk_tokens = 512;
   std::chrono::milliseconds timeout{30000};  // of a collective
   TensorType cache_type = TensorType::kF16;
+  HashScope hashes = HashScope::kNone;  // what ranks hash while they load, for kHashes
+  // Damage for tests, see engine/fault.h: the rank and what it is told.
+  std::vector<std::pair<Rank, std::string>> faults;
 };
 
 // What is known of one rank.
@@ -60,8 +63,9 @@ class Supervisor {
   // Begins a request on all ranks. Then `next_event` until the DoneMessage.
   Status begin(BeginMessage request);
   void cancel();
-  // Rank 0's next token, logits, or, once all ranks are done, the DoneMessage; nothing if none
-  // comes within `longest`. An error at the latest when the monitor gives a rank up.
+  // Rank 0's next token or logits, any rank's trace or hash, or, once all ranks are done, the
+  // DoneMessage; nothing if none comes within `longest`. An error at the latest when the monitor
+  // gives a rank up.
   Result<std::optional<ControlMessage>> next_event(std::chrono::milliseconds longest);
   Status health() const;
   std::vector<RankStatus> ranks() const;

@@ -60,7 +60,8 @@ Status read_slice(const ModelFile& file, const LoadItem& item, std::span<std::by
 }
 
 Status load_weights(const ModelFile& file, const std::vector<LoadItem>& items,
-                    const Weights& weights, const std::function<void(std::uint64_t)>& progress) {
+                    const Weights& weights, const std::function<void(std::uint64_t)>& progress,
+                    const SliceInspector& inspect) {
   std::uint64_t largest = 0;
   for (const LoadItem& item : items) largest = std::max(largest, item.bytes.total());
   std::vector<std::byte> slice;
@@ -69,6 +70,7 @@ Status load_weights(const ModelFile& file, const std::vector<LoadItem>& items,
   for (const LoadItem& item : items) {
     slice.resize(item.bytes.total());
     SINEW_TRY(read_slice(file, item, slice));
+    if (inspect) SINEW_TRY(inspect(item, slice));
     weights.set(weights.find(item.name), slice);
     loaded += slice.size();
     progress(loaded);

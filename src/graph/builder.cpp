@@ -1,22 +1,29 @@
 #include "graph/builder.h"
 
+#include <algorithm>
+
 #include "base/assert.h"
 
 namespace sinew {
 namespace {
 
-// Nodes of the largest layer of any family, with room; ggml stops the process if a graph is too
-// small.
+// Nodes of the largest layer of any family, with room, without those of each expert that a token
+// goes to: its view, its place in the sum, and with biases the same again.
 constexpr std::size_t kNodesPerLayer = 160;
+constexpr std::size_t kNodesPerExpert = 4;
 constexpr std::size_t kNodesFixed = 128;
 // Places in a layer of any family where ranks agree.
 constexpr std::size_t kCutsPerLayer = 3;
 
-std::size_t node_capacity(const ModelSpec& spec) {
-  return static_cast<std::size_t>(spec.layers) * kNodesPerLayer + kNodesFixed;
+std::size_t nodes_per_layer(const ModelSpec& spec) {
+  return kNodesPerLayer + kNodesPerExpert * static_cast<std::size_t>(spec.experts.used);
 }
 
 }  // namespace
+
+std::size_t graph_node_capacity(const ModelSpec& spec) {
+  return static_cast<std::size_t>(spec.layers) * nodes_per_layer(spec) + kNodesFixed;
+}
 
 std::int64_t padded_cells(std::int64_t length, std::int64_t context) {
   return std::min(context, (length + kCellsPadding - 1) / kCellsPadding * kCellsPadding);
@@ -24,7 +31,7 @@ std::int64_t padded_cells(std::int64_t length, std::int64_t context) {
 
 GraphBuilder::GraphBuilder(const RankModel& model, StepGraph& step)
     : model_(model), step_(step), context_(step.tensors_.get()) {
-  graph_ = ggml_new_graph_custom(context_, node_capacity(model.spec), false);
+  graph_ = ggml_new_graph_custom(context_, graph_node_capacity(model.spec), false);
   make_inputs();
 }
 
@@ -48,6 +55,12 @@ void GraphBuilder::make_inputs() {
   }
   inputs.positions = input(GGML_TYPE_I32, shape.tokens, 1, "positions");
   inputs.rows = input(GGML_TYPE_I32, shape.rows, 1, "rows");
+  if (shape.trace != Trace::kOff)
+    inputs.sketch = input(GGML_TYPE_F32, spec().embedding, kSketchRows, "sketch");
+  if (shape.trace == Trace::kNoisy)
+    inputs.noise = input(
+        GGML_TYPE_F32, spec().embedding + std::int64_t{kNoisePlacesPerLayer} * (spec().layers + 1),
+        1, "noise");
   if (heads() > 0) {
     inputs.cache_rows = input(GGML_TYPE_I64, shape.tokens, 1, "cache_rows");
     inputs.mask = input(GGML_TYPE_F16, shape.cells, shape.tokens, "mask");
@@ -111,8 +124,7 @@ ggml_tensor* GraphBuilder::feed_forward(ggml_tensor* input, const LayerPlace& at
                       activate(gate, up));
 }
 
-ggml_tensor* GraphBuilder::rope(ggml_tensor* input, const LayerPlace& at) const {
-  const RopeSpec& rope = spec().rope_of(at.layer);
+ggml_tensor* GraphBuilder::rope(ggml_tensor* input, const RopeSpec& rope) const {
   return ggml_rope_ext(context_, input, step_.inputs_.positions, weight("rope_freqs.weight"),
                        rope.dimensions, rope.neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL,
                        rope.original_context, rope.base, rope.scale, rope.extrapolation,
@@ -133,12 +145,13 @@ ggml_tensor* GraphBuilder::read_cache(ggml_tensor* cache, std::int64_t elements,
 }
 
 ggml_tensor* GraphBuilder::attend(ggml_tensor* query, ggml_tensor* keys, ggml_tensor* values,
-                                  const LayerPlace& at, ggml_tensor* sinks) const {
+                                  const LayerPlace& at, ggml_tensor* sinks,
+                                  ggml_tensor* mask) const {
   const StepInputs& inputs = step_.inputs_;
+  if (mask == nullptr) mask = spec().windowed(at.layer) ? inputs.window_mask : inputs.mask;
   ggml_tensor* by_head = ggml_permute(context_, query, 0, 2, 1, 3);
-  ggml_tensor* result = ggml_flash_attn_ext(
-      context_, by_head, keys, values, spec().windowed(at.layer) ? inputs.window_mask : inputs.mask,
-      spec().attention_scale, 0.0F, 0.0F);
+  ggml_tensor* result = ggml_flash_attn_ext(context_, by_head, keys, values, mask,
+                                            spec().attention_scale, 0.0F, 0.0F);
   if (sinks != nullptr) ggml_flash_attn_ext_add_sinks(result, sinks);
   ggml_prec_set_acc(result, GGML_PREC_F32);
   return result;
@@ -168,7 +181,30 @@ ggml_tensor* GraphBuilder::agree(ggml_tensor* partial, const LayerPlace& at,
   const std::int64_t tokens = at.last ? step_.shape_.rows : step_.shape_.tokens;
   ggml_tensor* sum = agree(partial, spec().embedding, tokens);
   ggml_tensor* addend = bias.empty() ? nullptr : weight(bias + ".bias");
-  return addend == nullptr ? sum : ggml_add(context_, sum, addend);
+  return observe(addend == nullptr ? sum : ggml_add(context_, sum, addend), at.layer);
+}
+
+ggml_tensor* GraphBuilder::observe(ggml_tensor* sum, int layer) {
+  const StepInputs& inputs = step_.inputs_;
+  if (inputs.sketch == nullptr) return sum;
+  if (layer != next_place_.layer) next_place_ = {layer, 0};
+  const TracePlace place = next_place_;
+  ++next_place_.part;
+  // Embeddings are looked up, not computed: ranks agree about them exactly.
+  if (inputs.noise != nullptr && layer != kEmbeddingLayer) {
+    const int stretch =
+        layer * kNoisePlacesPerLayer + std::min(place.part, kNoisePlacesPerLayer - 1);
+    sum = ggml_mul(context_, sum,
+                   ggml_view_1d(context_, inputs.noise, spec().embedding,
+                                static_cast<std::size_t>(stretch) * sizeof(float)));
+  }
+  if (model_.rank != model_.plan.stage(model_.rank).first) return sum;
+  ggml_tensor* sketch = ggml_mul_mat(context_, inputs.sketch, sum);
+  ggml_set_name(sketch, "trace");
+  ggml_set_output(sketch);
+  expand(sketch);
+  step_.traced_.push_back({place, sketch});
+  return sum;
 }
 
 ggml_tensor* GraphBuilder::embed() {
@@ -181,8 +217,9 @@ ggml_tensor* GraphBuilder::embed() {
     if (inputs.token_held != nullptr) rows = ggml_mul(context_, rows, inputs.token_held);
   }
   ggml_tensor* embedded = agree(rows, spec().embedding, tokens);
-  return spec().embedding_scale == 1.0F ? embedded
-                                        : ggml_scale(context_, embedded, spec().embedding_scale);
+  if (spec().embedding_scale != 1.0F)
+    embedded = ggml_scale(context_, embedded, spec().embedding_scale);
+  return observe(embedded, kEmbeddingLayer);
 }
 
 ggml_tensor* GraphBuilder::begin() {
@@ -192,7 +229,7 @@ ggml_tensor* GraphBuilder::begin() {
 void GraphBuilder::finish(ggml_tensor* hidden) {
   const Stage& stage = model_.plan.stage(model_.rank);
   const bool ends_model = stage.layers.end == spec().layers;
-  step_.hidden_ = ends_model ? norm(hidden, "output_norm") : hidden;
+  step_.hidden_ = ends_model ? observe(norm(hidden, "output_norm"), spec().layers) : hidden;
   ggml_set_name(step_.hidden_, "hidden");
   ggml_set_output(step_.hidden_);
   expand(step_.hidden_);
@@ -229,6 +266,8 @@ void forward(GraphBuilder& g) {
       return forward_gemma3(g);
     case Family::kDeepseek2:
       return forward_deepseek2(g);
+    case Family::kDeepseek32:
+      return forward_deepseek32(g);
   }
 }
 
@@ -265,13 +304,14 @@ Result<std::unique_ptr<StepGraph>> StepGraph::build(const RankModel& model, cons
                                                     ggml_gallocr_t allocator) {
   auto step = std::make_unique<StepGraph>();
   step->shape_ = shape;
-  const std::size_t nodes = node_capacity(model.spec);
+  const std::size_t nodes = graph_node_capacity(model.spec);
   // The whole graph, its segments (together as many nodes, each with its own fixed part), and the
   // tensors.
   const std::size_t segments = static_cast<std::size_t>(model.spec.layers) * kCutsPerLayer + 4;
-  const std::size_t bytes = 2 * ggml_graph_overhead_custom(nodes, false) +
-                            segments * ggml_graph_overhead_custom(kNodesPerLayer, false) +
-                            nodes * ggml_tensor_overhead();
+  const std::size_t bytes =
+      2 * ggml_graph_overhead_custom(nodes, false) +
+      segments * ggml_graph_overhead_custom(nodes_per_layer(model.spec), false) +
+      nodes * ggml_tensor_overhead();
   step->tensors_.reset(ggml_init({bytes, nullptr, true}));
   if (step->tensors_ == nullptr)
     return fail(ErrorCode::kNoMemory, "no memory for a graph of {} nodes", nodes);

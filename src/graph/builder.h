@@ -29,6 +29,7 @@ class GraphBuilder {
   const StepInputs& inputs() const { return step_.inputs_; }
   const StepShape& shape() const { return step_.shape_; }
   const KvCache& cache() const { return model_.cache; }
+  const Device& device() const { return model_.device; }
   // Heads (key-value groups) that this rank holds.
   std::int64_t heads() const { return model_.plan.range(model_.rank, Dimension::kHeads).size(); }
   // Ranks that agree with this one: those of its stage.
@@ -59,15 +60,20 @@ class GraphBuilder {
   ggml_tensor* feed_forward(ggml_tensor* input, const LayerPlace& at,
                             const std::string& suffix = "") const;
   // Rotates the first or only `rope.dimensions` elements of each head: [dimensions, heads, tokens].
-  ggml_tensor* rope(ggml_tensor* input, const LayerPlace& at) const;
+  ggml_tensor* rope(ggml_tensor* input, const LayerPlace& at) const {
+    return rope(input, spec().rope_of(at.layer));
+  }
+  ggml_tensor* rope(ggml_tensor* input, const RopeSpec& rope) const;
   // Appends this step's rows ([elements, tokens]) to a cache and shows the slot's cells as
   // [elements of a head, cells, heads]; `elements` of each head from `offset` on.
   void write_cache(ggml_tensor* cache, ggml_tensor* rows);
   ggml_tensor* read_cache(ggml_tensor* cache, std::int64_t elements, std::int64_t heads) const;
   // softmax(query x keys x scale + mask) x values: [value elements, heads, tokens]. `sinks`, if
-  // there are any: a logit of each head.
+  // there are any: a logit of each head. `mask`: null for that of all tokens the layer looks back
+  // at.
   ggml_tensor* attend(ggml_tensor* query, ggml_tensor* keys, ggml_tensor* values,
-                      const LayerPlace& at, ggml_tensor* sinks = nullptr) const;
+                      const LayerPlace& at, ggml_tensor* sinks = nullptr,
+                      ggml_tensor* mask = nullptr) const;
   // In the last layer only the tokens whose result is wanted, elsewhere all.
   ggml_tensor* wanted(ggml_tensor* input, const LayerPlace& at) const;
 
@@ -86,6 +92,9 @@ class GraphBuilder {
                      const char* name) const;
   void make_inputs();
   ggml_tensor* embed();
+  // Adds `sum`, equal on all ranks of the stage, to the trace, with noise on it if that is asked
+  // for. Returns what the pass goes on with.
+  ggml_tensor* observe(ggml_tensor* sum, int layer);
   Status cut_segments();
 
   const RankModel& model_;
@@ -98,6 +107,7 @@ class GraphBuilder {
     bool holds_nothing;
   };
   std::vector<Cut> cuts_;
+  TracePlace next_place_{kEmbeddingLayer, 0};
 };
 
 // Forward passes, one file per family; each reads like the model's diagram.
@@ -109,5 +119,6 @@ void forward_gpt_oss(GraphBuilder& g);
 void forward_minimax(GraphBuilder& g);
 void forward_gemma3(GraphBuilder& g);
 void forward_deepseek2(GraphBuilder& g);
+void forward_deepseek32(GraphBuilder& g);
 
 }  // namespace sinew

@@ -16,7 +16,7 @@ Result<KvCache> KvCache::allocate(const Device& device, const ModelSpec& spec,
   const std::int64_t value_elements = spec.cached_values(shape.kv_heads);
   const auto type = static_cast<ggml_type>(shape.type);
   const auto layers = static_cast<std::size_t>(shape.layers.size());
-  cache.tensors_.reset(ggml_init({ggml_tensor_overhead() * (2 * layers + 1), nullptr, true}));
+  cache.tensors_.reset(ggml_init({ggml_tensor_overhead() * (3 * layers + 1), nullptr, true}));
   if (cache.tensors_ == nullptr)
     return fail(ErrorCode::kNoMemory, "no memory for the KV cache's headers");
   for (std::size_t layer = 0; layer < layers; ++layer) {
@@ -24,6 +24,12 @@ Result<KvCache> KvCache::allocate(const Device& device, const ModelSpec& spec,
     if (value_elements > 0)
       cache.values_.push_back(
           ggml_new_tensor_2d(cache.tensors_.get(), type, value_elements, cells));
+    const std::int64_t index_elements = spec.cached_index_keys(
+        static_cast<int>(shape.layers.begin) + static_cast<int>(layer), shape.kv_heads);
+    cache.index_keys_.push_back(
+        index_elements == 0
+            ? nullptr
+            : ggml_new_tensor_2d(cache.tensors_.get(), GGML_TYPE_F16, index_elements, cells));
   }
   cache.buffer_.reset(
       ggml_backend_alloc_ctx_tensors_from_buft(cache.tensors_.get(), device.default_buffers()));

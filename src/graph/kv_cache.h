@@ -23,7 +23,7 @@ struct CacheShape {
 // Keys and values of one rank's heads for each slot's tokens. Cell `slot * context + position`
 // belongs to one token; a row holds the heads of that token side by side. With latent attention a
 // row is [latent | rotary key], values are its first part, and every rank that holds heads holds
-// all of it.
+// all of it. Index keys have rows of their own.
 class KvCache {
  public:
   static Result<KvCache> allocate(const Device& device, const ModelSpec& spec,
@@ -36,6 +36,8 @@ class KvCache {
   // [elements of a token, context x slots]; null if this rank holds no heads.
   ggml_tensor* keys(int layer) const { return at(keys_, layer); }
   ggml_tensor* values(int layer) const { return at(values_, layer); }  // null with latent attention
+  // F16 [elements of an index key, context x slots]; null for layers without an indexer.
+  ggml_tensor* index_keys(int layer) const { return at(index_keys_, layer); }
 
  private:
   ggml_tensor* at(const std::vector<ggml_tensor*>& list, int layer) const {
@@ -45,6 +47,7 @@ class KvCache {
   ggml_backend_buffer_ptr buffer_;
   std::vector<ggml_tensor*> keys_;
   std::vector<ggml_tensor*> values_;
+  std::vector<ggml_tensor*> index_keys_;
   CacheShape shape_;
 };
 

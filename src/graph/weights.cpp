@@ -48,6 +48,7 @@ Result<Weights> Weights::allocate(const Device& device, const std::vector<LoadIt
   for (const LoadItem& item : items) by_type[choose_buffers(device, item)].push_back(&item);
 
   Weights weights;
+  weights.plain_ = device.default_buffers();
   for (const auto& [type, members] : by_type) {
     ggml_context_ptr context(
         ggml_init({ggml_tensor_overhead() * (members.size() + 1), nullptr, true}));
@@ -78,6 +79,15 @@ Result<Weights> Weights::allocate(const Device& device, const std::vector<LoadIt
 ggml_tensor* Weights::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : found->second;
+}
+
+bool Weights::reads_back(const ggml_tensor* tensor) const {
+  return ggml_backend_buffer_get_type(tensor->buffer) == plain_;
+}
+
+void Weights::read(const ggml_tensor* tensor, std::uint64_t offset,
+                   std::span<std::byte> into) const {
+  ggml_backend_tensor_get(tensor, into.data(), offset, into.size());
 }
 
 void Weights::set(ggml_tensor* tensor, std::span<const std::byte> bytes) const {

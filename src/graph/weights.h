@@ -23,6 +23,9 @@ class Weights {
   // Null if this rank holds nothing of it.
   ggml_tensor* find(std::string_view name) const;
   // Copies a whole tensor in: some layouts are made from the complete tensor only.
+  // True if `read` gives the tensor's bytes as they were set: not so where it is laid out anew.
+  bool reads_back(const ggml_tensor* tensor) const;
+  void read(const ggml_tensor* tensor, std::uint64_t offset, std::span<std::byte> into) const;
   void set(ggml_tensor* tensor, std::span<const std::byte> bytes) const;
   std::uint64_t bytes() const;
 
@@ -30,6 +33,8 @@ class Weights {
   std::vector<ggml_context_ptr> contexts_;
   std::vector<ggml_backend_buffer_ptr> buffers_;  // freed before the contexts
   std::map<std::string, ggml_tensor*, std::less<>> tensors_;
+  ggml_backend_buffer_type_t plain_ =
+      nullptr;  // the device's buffers without a layout of their own
 };
 
 }  // namespace sinew

@@ -16,6 +16,8 @@ constexpr std::array kArchitectures{
     Architecture{"minimax-m2", Family::kMiniMax, read_minimax, declare_minimax},
     Architecture{"gemma3", Family::kGemma3, read_gemma3, declare_gemma3},
     Architecture{"deepseek2", Family::kDeepseek2, read_deepseek2, declare_deepseek2},
+    Architecture{"deepseek32", Family::kDeepseek32, read_deepseek32, declare_deepseek32},
+    Architecture{"glm-dsa", Family::kDeepseek32, read_glm_dsa, declare_deepseek32},
 };
 
 }  // namespace

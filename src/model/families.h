@@ -40,6 +40,9 @@ void read_gemma3(SpecReader& reader, ModelSpec& spec);
 void declare_gemma3(const ModelSpec& spec, TensorTable& table);
 void read_deepseek2(SpecReader& reader, ModelSpec& spec);
 void declare_deepseek2(const ModelSpec& spec, TensorTable& table);
+void read_deepseek32(SpecReader& reader, ModelSpec& spec);
+void read_glm_dsa(SpecReader& reader, ModelSpec& spec);
+void declare_deepseek32(const ModelSpec& spec, TensorTable& table);
 
 // A tensor table under construction. Rows belong to the layer begun last, by whose number their
 // names are prefixed ("blk.3."). The row returned may be changed until the next one is added.
@@ -88,6 +91,10 @@ struct AttentionNeeds {
 // Norm before, queries, keys, values and output of grouped-query attention.
 void declare_grouped_attention(const ModelSpec& spec, const AttentionNeeds& needs,
                                TensorTable& table);
+// Heads, dimensions, rotation and scale of multi-head latent attention.
+void read_latent_attention(SpecReader& reader, ModelSpec& spec);
+// Norms and projections of one layer of it.
+void declare_latent_attention(const ModelSpec& spec, TensorTable& table);
 struct ExpertNeeds {
   Need choice_bias = Need::kNone;  // takes part in the choice of experts, not in their weights
   Need biases = Need::kNone;       // of the router and of every projection

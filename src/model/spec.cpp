@@ -15,6 +15,10 @@ std::int64_t ModelSpec::cached_values(int kv_head_count) const {
   return caches_latent() ? 0 : static_cast<std::int64_t>(kv_head_count) * value_dimensions;
 }
 
+std::int64_t ModelSpec::cached_index_keys(int layer, int kv_head_count) const {
+  return kv_head_count > 0 && indexes(layer) ? indexer.dimensions : 0;
+}
+
 Result<ModelSpec> read_spec(const GgufModel& model) {
   const Metadata& metadata = model.metadata();
   SINEW_ASSIGN(const std::string architecture, metadata.string("general.architecture"));

@@ -12,14 +12,15 @@ namespace sinew {
 // The model families that Sinew can run; each has its keys and tensor table (model/) and a forward
 // pass (graph/). model/families.h says which architectures of files they serve.
 enum class Family : std::uint8_t {
-  kLlama,     // Llama 2 and 3, Mistral, SmolLM2, Mixtral
-  kQwen2,     // Qwen 2 and 2.5
-  kQwen3,     // Qwen 3, dense and with experts
-  kGlm4Moe,   // GLM-4.5, 4.6, 4.7
-  kGptOss,    // gpt-oss
-  kMiniMax,   // MiniMax-M2
-  kGemma3,    // Gemma 3, text
-  kDeepseek2  // DeepSeek V2, V3, R1, V3.1, Moonlight, Kimi K2
+  kLlama,      // Llama 2 and 3, Mistral, SmolLM2, Mixtral
+  kQwen2,      // Qwen 2 and 2.5
+  kQwen3,      // Qwen 3, dense and with experts
+  kGlm4Moe,    // GLM-4.5, 4.6, 4.7
+  kGptOss,     // gpt-oss
+  kMiniMax,    // MiniMax-M2
+  kGemma3,     // Gemma 3, text
+  kDeepseek2,  // DeepSeek V2, V3, R1, V3.1, Moonlight, Kimi K2
+  kDeepseek32  // DeepSeek V3.2, GLM 5: the same with sparse attention
 };
 
 // Rotary position embedding, as ggml_rope_ext takes it (ggml.h), with YaRN (arXiv:2309.00071).
@@ -72,6 +73,17 @@ struct LatentSpec {
   bool expanded = false;
 };
 
+// Sparse attention (DeepSeek-V3.2-Exp's technical report, section 1): in each layer a small indexer
+// scores the cells that a token may see, and all heads look at the best ones only.
+struct IndexerSpec {
+  int heads = 0;       // 0: the model has no indexer
+  int dimensions = 0;  // of an index query's head and of the one index key of a token
+  int chosen = 0;      // cells that a token looks at
+  RopeSpec rope;       // of the first elements of index queries and keys
+  // Layers with an indexer of their own; the others look at what the layer before has chosen.
+  std::vector<bool> layers;
+};
+
 // Layers that look back at the last `size` tokens only.
 struct WindowSpec {
   int size = 0;  // 0: no layer is windowed
@@ -101,6 +113,7 @@ struct ModelSpec {
   WindowSpec window;
   ExpertSpec experts;
   LatentSpec latent;
+  IndexerSpec indexer;
   float logit_cap = 0.0F;    // c: logits become c tanh(logits / c); 0: they stay
   bool tied_output = false;  // the output layer is the embedding
 
@@ -109,12 +122,19 @@ struct ModelSpec {
     return window.size > 0 && window.layers[static_cast<std::size_t>(layer)];
   }
   const RopeSpec& rope_of(int layer) const { return windowed(layer) ? window.rope : rope; }
+  bool indexes(int layer) const {
+    return indexer.heads > 0 && indexer.layers[static_cast<std::size_t>(layer)];
+  }
+  // False for layers that need what the layer before has chosen, so that no stage begins with them.
+  bool may_begin_stage(int layer) const { return indexer.heads == 0 || indexes(layer); }
   // True if heads share one cached latent per token.
   bool caches_latent() const { return latent.kv_rank > 0 && !latent.expanded; }
   // Elements that one layer caches for one token when `kv_head_count` of its key-value heads are
   // held: of keys (with a latent: the latent and its rotary key), and of values.
   std::int64_t cached_keys(int kv_head_count) const;
   std::int64_t cached_values(int kv_head_count) const;
+  // Elements of the index key, which is cached as F16 whatever the type of the others.
+  std::int64_t cached_index_keys(int layer, int kv_head_count) const;
 };
 
 // Reads and checks the metadata. kUnsupported for an architecture that no Family serves (the

@@ -140,6 +140,9 @@ ExpertSpec read_experts(SpecReader& reader, const ModelSpec& spec, const ExpertD
   if (experts.used > experts.count)
     reader.reject("expert_used_count",
                   fmt::format("{} is more than expert_count {}", experts.used, experts.count));
+  else if (experts.used > SpecReader::kExpertsUsedMax)
+    reader.unsupported(fmt::format("a token goes to {} experts; at most {} are implemented",
+                                   experts.used, SpecReader::kExpertsUsedMax));
   if (experts.dense_layers > spec.layers)
     reader.reject("leading_dense_block_count", "is more than block_count");
   if (experts.count % experts.groups != 0 || experts.groups_used < 1 ||

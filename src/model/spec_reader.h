@@ -14,6 +14,8 @@ namespace sinew {
 class SpecReader {
  public:
   static constexpr std::int64_t kDimensionMax = 1 << 20;
+  // Experts that one token goes to; bounds the size of a graph.
+  static constexpr int kExpertsUsedMax = 64;
 
   SpecReader(const Metadata& metadata, std::string architecture)
       : metadata_(metadata), prefix_(std::move(architecture) + ".") {}

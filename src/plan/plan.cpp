@@ -31,6 +31,14 @@ std::vector<std::int64_t> apportion(std::int64_t units, const std::vector<double
 
 namespace {
 
+// Layers with which a pipeline stage may begin, in order.
+std::vector<std::int64_t> stage_beginnings(const ModelSpec& spec) {
+  std::vector<std::int64_t> layers;
+  for (int layer = 0; layer < spec.layers; ++layer)
+    if (spec.may_begin_stage(layer)) layers.push_back(layer);
+  return layers;
+}
+
 Status check_layout(const ModelSpec& spec, const Layout& layout) {
   const std::size_t ranks = layout.shares.size();
   if (ranks == 0 || ranks > static_cast<std::size_t>(kRankCountMax))
@@ -57,13 +65,19 @@ Status check_layout(const ModelSpec& spec, const Layout& layout) {
   if (layout.stages.size() > static_cast<std::size_t>(spec.layers))
     return fail(ErrorCode::kUsage, "{} pipeline stages for {} layers; use fewer stages",
                 layout.stages.size(), spec.layers);
+  if (const std::size_t most = stage_beginnings(spec).size(); layout.stages.size() > most)
+    return fail(ErrorCode::kUsage,
+                "{} pipeline stages, but only {} of {} layers have an indexer of their own and can "
+                "begin one; use fewer stages",
+                layout.stages.size(), most, spec.layers);
   if (layout.whole_experts && spec.experts.count == 0)
     return fail(ErrorCode::kUsage,
                 "the model has no experts to be handed out whole; leave --experts out");
   return {};
 }
 
-// Layers in proportion to the stages' shares; none is left without a layer.
+// Layers in proportion to the stages' shares, or as near as stages may begin; none is left without
+// a layer.
 std::vector<Stage> make_stages(const ModelSpec& spec, const Layout& layout) {
   const std::vector<int> counts = layout.stages.empty()
                                       ? std::vector<int>{static_cast<int>(layout.shares.size())}
@@ -79,11 +93,20 @@ std::vector<Stage> make_stages(const ModelSpec& spec, const Layout& layout) {
   }
   const auto stage_count = static_cast<std::int64_t>(stages.size());
   const std::vector<std::int64_t> more = apportion(spec.layers - stage_count, weights);
-  std::int64_t layer = 0;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    stages[s].layers = {layer, layer + 1 + more[s]};
-    layer = stages[s].layers.end;
+  const std::vector<std::int64_t> beginnings = stage_beginnings(spec);
+  std::size_t chosen = 0;
+  std::int64_t wished = 0;
+  for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+    wished += 1 + more[s];
+    // Every later stage needs one of the beginnings that are left.
+    const std::size_t last = beginnings.size() - (stages.size() - 1 - s);
+    ++chosen;
+    while (chosen < last &&
+           std::abs(beginnings[chosen + 1] - wished) <= std::abs(beginnings[chosen] - wished))
+      ++chosen;
+    stages[s].layers.end = stages[s + 1].layers.begin = beginnings[chosen];
   }
+  stages.back().layers.end = spec.layers;
   return stages;
 }
 
@@ -229,8 +252,13 @@ RankMemory rank_memory(const ModelSpec& spec, const std::vector<BoundTensor>& te
     if (const auto part = plan.part(rank, tensor.decl))
       memory.weight_bytes += slice_bytes(*tensor.info, part->axis, part->range).total();
   const auto heads = static_cast<int>(plan.range(rank, Dimension::kHeads).size());
-  memory.cache_bytes = cache_row_bytes(spec, heads, cache_type) *
-                       static_cast<std::uint64_t>(plan.stage(rank).layers.size() * cells);
+  const IndexRange layers = plan.stage(rank).layers;
+  memory.cache_bytes =
+      cache_row_bytes(spec, heads, cache_type) * static_cast<std::uint64_t>(layers.size() * cells);
+  const std::uint64_t half_bytes = tensor_type_traits(TensorType::kF16)->block_bytes;
+  for (auto layer = static_cast<int>(layers.begin); layer < layers.end; ++layer)
+    memory.cache_bytes +=
+        half_bytes * static_cast<std::uint64_t>(spec.cached_index_keys(layer, heads) * cells);
   return memory;
 }
 

@@ -79,7 +79,8 @@ struct RankMemory {
 RankMemory rank_memory(const ModelSpec& spec, const std::vector<BoundTensor>& tensors,
                        const Plan& plan, Rank rank, std::int64_t cells, TensorType cache_type);
 
-// Bytes of one layer's keys and values of one token, for a rank that holds `kv_heads` heads.
+// Bytes of one layer's keys and values of one token, for a rank that holds `kv_heads` heads;
+// without the key of an indexer.
 std::uint64_t cache_row_bytes(const ModelSpec& spec, int kv_heads, TensorType cache_type);
 // A cache row holds whole blocks of its type for every head. kUsage if it does not.
 Status check_cache_type(const ModelSpec& spec, TensorType cache_type);

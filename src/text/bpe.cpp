@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/assert.h"
 
@@ -50,8 +51,8 @@ bool BpeWord::later(const Candidate& a, const Candidate& b) {
 
 std::optional<BpeWord::Candidate> BpeWord::candidate(std::int32_t left, std::int32_t right) const {
   if (left < 0 || right < 0) return std::nullopt;
-  const TokenId left_id = symbols_[static_cast<std::size_t>(left)].id;
-  const TokenId right_id = symbols_[static_cast<std::size_t>(right)].id;
+  const TokenId left_id = nodes_[static_cast<std::size_t>(left)].id;
+  const TokenId right_id = nodes_[static_cast<std::size_t>(right)].id;
   if (left_id < 0 || right_id < 0) return std::nullopt;
   const auto merge = merges_.find(left_id, right_id);
   if (!merge) return std::nullopt;
@@ -66,19 +67,59 @@ void BpeWord::push(std::int32_t left, std::int32_t right) {
 }
 
 bool BpeWord::is_current(const Candidate& c) const {
-  const Symbol& left = symbols_[static_cast<std::size_t>(c.left)];
-  const Symbol& right = symbols_[static_cast<std::size_t>(c.right)];
+  const Node& left = nodes_[static_cast<std::size_t>(c.left)];
+  const Node& right = nodes_[static_cast<std::size_t>(c.right)];
   return left.alive && right.alive && left.next == c.right && left.id == c.left_id &&
          right.id == c.right_id;
 }
 
 void BpeWord::encode(std::string_view word, std::vector<TokenId>& ids) {
+  for (const char byte : word) add(merges_.byte_tokens[static_cast<std::uint8_t>(byte)]);
+  merge(ids);
+}
+
+void BpeWord::merge(std::vector<TokenId>& ids) {
+  if (symbols_.size() > kShortMax) {
+    merge_long();
+  } else if (symbols_.size() > 1) {
+    merge_short();
+  }
+  for (const TokenId id : symbols_) {
+    if (id != BpeMerges::kNoToken) ids.push_back(id);
+  }
   symbols_.clear();
+}
+
+BpeMerges::Merge BpeWord::pair_at(std::size_t left) const {
+  constexpr BpeMerges::Merge kNone{std::numeric_limits<std::uint32_t>::max(), BpeMerges::kNoToken};
+  const TokenId a = symbols_[left];
+  const TokenId b = symbols_[left + 1];
+  return a < 0 || b < 0 ? kNone : merges_.find(a, b).value_or(kNone);
+}
+
+void BpeWord::merge_short() {
+  pairs_.clear();
+  for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) pairs_.push_back(pair_at(i));
+  while (!pairs_.empty()) {
+    const auto best = std::min_element(
+        pairs_.begin(), pairs_.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+    if (best->result == BpeMerges::kNoToken) return;
+    const auto at = static_cast<std::size_t>(best - pairs_.begin());
+    symbols_[at] = best->result;
+    symbols_.erase(symbols_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    pairs_.erase(best);
+    if (at < pairs_.size()) pairs_[at] = pair_at(at);
+    if (at > 0) pairs_[at - 1] = pair_at(at - 1);
+  }
+}
+
+void BpeWord::merge_long() {
+  nodes_.clear();
   heap_.clear();
-  const auto count = static_cast<std::int32_t>(word.size());
+  const auto count = static_cast<std::int32_t>(symbols_.size());
   for (std::int32_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<std::uint8_t>(word[static_cast<std::size_t>(i)]);
-    symbols_.push_back({merges_.byte_tokens[byte], i - 1, i + 1 < count ? i + 1 : -1, true});
+    nodes_.push_back(
+        {symbols_[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1, true});
   }
   for (std::int32_t i = 0; i + 1 < count; ++i) {
     if (const auto found = candidate(i, i + 1)) heap_.push_back(*found);
@@ -89,17 +130,18 @@ void BpeWord::encode(std::string_view word, std::vector<TokenId>& ids) {
     const Candidate best = heap_.back();
     heap_.pop_back();
     if (!is_current(best)) continue;
-    Symbol& left = symbols_[static_cast<std::size_t>(best.left)];
-    Symbol& right = symbols_[static_cast<std::size_t>(best.right)];
+    Node& left = nodes_[static_cast<std::size_t>(best.left)];
+    Node& right = nodes_[static_cast<std::size_t>(best.right)];
     left.id = best.result;
     left.next = right.next;
     right.alive = false;
-    if (right.next >= 0) symbols_[static_cast<std::size_t>(right.next)].previous = best.left;
+    if (right.next >= 0) nodes_[static_cast<std::size_t>(right.next)].previous = best.left;
     push(left.previous, best.left);
     push(best.left, left.next);
   }
-  for (const Symbol& symbol : symbols_) {
-    if (symbol.alive && symbol.id != BpeMerges::kNoToken) ids.push_back(symbol.id);
+  symbols_.clear();
+  for (const Node& node : nodes_) {
+    if (node.alive) symbols_.push_back(node.id);
   }
 }
 

@@ -45,16 +45,21 @@ class BpeMerges {
 
 // Merges one word after the other. Keeps its buffers between words; one object a call, not shared.
 //
-// A heap of candidate merges over a linked list of symbols: O(n log n) for a word of n bytes.
+// Short words: the best pair is searched again after each merge. Long ones: a heap of candidate
+// merges over a linked list of symbols, O(n log n) for n symbols.
 class BpeWord {
  public:
   explicit BpeWord(const BpeMerges& merges) : merges_(merges) {}
 
-  // Appends the ids of `word`, which is at most kTextBytesMax bytes.
+  // Appends the ids of `word`, byte by byte; it is at most kTextBytesMax bytes.
   void encode(std::string_view word, std::vector<TokenId>& ids);
 
+  // The same for a word of other first symbols: they are added one by one, then merged.
+  void add(TokenId symbol) { symbols_.push_back(symbol); }
+  void merge(std::vector<TokenId>& ids);
+
  private:
-  struct Symbol {
+  struct Node {
     TokenId id = 0;
     std::int32_t previous = -1;
     std::int32_t next = -1;
@@ -69,13 +74,19 @@ class BpeWord {
     TokenId right_id = 0;
     TokenId result = 0;
   };
+  static constexpr std::size_t kShortMax = 24;  // symbols; measured with bench/tokenizer.sh
   static bool later(const Candidate& a, const Candidate& b);
+  void merge_short();
+  void merge_long();
+  BpeMerges::Merge pair_at(std::size_t left) const;
   std::optional<Candidate> candidate(std::int32_t left, std::int32_t right) const;
   void push(std::int32_t left, std::int32_t right);
   bool is_current(const Candidate& candidate) const;
 
   const BpeMerges& merges_;  // outlives this object
-  std::vector<Symbol> symbols_;
+  std::vector<TokenId> symbols_;
+  std::vector<BpeMerges::Merge> pairs_;  // of each symbol with the next; kNoToken where none
+  std::vector<Node> nodes_;
   std::vector<Candidate> heap_;
 };
 

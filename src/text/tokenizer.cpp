@@ -1,30 +1,29 @@
-// Encoding in four steps: special tokens cut the text into fragments, each fragment is made UTF-8,
-// the pre-tokenizer cuts it into words, and merges turn each word into ids.
+// Encoding: special tokens cut the text into fragments, and a text model turns each into ids.
 #include "text/tokenizer.h"
+
+#include <fmt/format.h>
 
 #include <unordered_map>
 
 #include "base/limits.h"
-#include "base/log.h"
-#include "text/bpe.h"
+#include "text/byte_bpe.h"
 #include "text/pretokenizer.h"
+#include "text/sentencepiece.h"
 #include "text/special_tokens.h"
-#include "text/unicode.h"
 #include "text/vocabulary.h"
 
 namespace sinew {
 
 struct Tokenizer::State {
-  State(Vocabulary the_vocabulary, Pretokenizer the_pretokenizer)
-      : vocabulary(std::move(the_vocabulary)),
-        pretokenizer(std::move(the_pretokenizer)),
-        special(vocabulary) {}
+  explicit State(Vocabulary the_vocabulary)
+      : vocabulary(std::move(the_vocabulary)), special(vocabulary) {}
 
+  // The two below refer to it; so a State never moves.
   Vocabulary vocabulary;
-  Pretokenizer pretokenizer;
-  SpecialTokens special;  // refers to `vocabulary`; so a State never moves
-  BpeMerges merges;
+  SpecialTokens special;
+  std::unique_ptr<TextModel> model;
   bool adds_bos = false;
+  bool adds_eos = false;
 };
 
 namespace {
@@ -35,13 +34,12 @@ constexpr std::size_t kCachedWordsMax = 1u << 15;  // of one call
 // The ids of the words of one text: most words of a long text occur many times.
 class WordEncoder {
  public:
-  WordEncoder(const Vocabulary& vocabulary, const BpeMerges& merges, bool whole_words_first)
-      : vocabulary_(vocabulary), word_(merges), whole_words_first_(whole_words_first) {}
+  explicit WordEncoder(const TextModel& model) : model_(model), merging_(model.merges()) {}
 
   // `word` must stay where it is until this object is gone.
   void encode(std::string_view word, std::vector<TokenId>& ids) {
     if (word.size() > kCachedWordMax) {
-      encode_uncached(word, ids);
+      model_.encode_word(word, merging_, ids);
       return;
     }
     if (const auto known = cache_.find(word); known != cache_.end()) {
@@ -50,7 +48,7 @@ class WordEncoder {
       return;
     }
     const std::size_t before = ids.size();
-    encode_uncached(word, ids);
+    model_.encode_word(word, merging_, ids);
     if (cache_.size() == kCachedWordsMax) return;
     const auto added = ids.begin() + static_cast<std::ptrdiff_t>(before);
     cache_.emplace(word, Range{static_cast<std::int32_t>(pool_.size()),
@@ -64,71 +62,22 @@ class WordEncoder {
     std::int32_t count = 0;
   };
 
-  void encode_uncached(std::string_view word, std::vector<TokenId>& ids) {
-    if (whole_words_first_) {
-      if (const auto token = vocabulary_.find_bytes(word)) {
-        ids.push_back(*token);
-        return;
-      }
-    }
-    word_.encode(word, ids);
-  }
-
-  const Vocabulary& vocabulary_;
-  BpeWord word_;
-  bool whole_words_first_;
+  const TextModel& model_;
+  BpeWord merging_;
   std::unordered_map<std::string_view, Range> cache_;
   std::vector<TokenId> pool_;
 };
 
-// UTF-8 of the same length in the same classes: PCRE2 does not take surrogates, which count as
-// "other" like the private use area.
-std::string without_surrogates(std::string text) {
-  for (std::size_t i = 0; i + 2 < text.size(); ++i) {
-    if (text[i] == '\xED' && static_cast<std::uint8_t>(text[i + 1]) >= 0xA0) {
-      text.replace(i, 3, "\xEE\x80\x80");
-    }
+// Whether prompts get this token.
+Result<bool> added(const Metadata& metadata, std::string_view name, std::optional<TokenId> token,
+                   bool fallback) {
+  const std::string key = fmt::format("tokenizer.ggml.add_{}_token", name);
+  SINEW_ASSIGN(const bool wanted, metadata.boolean_or(key, fallback));
+  if (wanted && !token) {
+    return fail(ErrorCode::kInvalidFile, "{}: {} is set, but there is no {}_token_id",
+                metadata.file(), key, name);
   }
-  return text;
-}
-
-Status read_merges(const Metadata& metadata, const Vocabulary& vocabulary, BpeMerges& merges) {
-  SINEW_ASSIGN(const std::vector<std::string> lines, metadata.strings("tokenizer.ggml.merges"));
-  merges = BpeMerges(lines.size());
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    // The first character may itself be a space in files that do not spell bytes.
-    const std::size_t space = lines[i].find(' ', 1);
-    if (space == std::string::npos) {
-      return fail(ErrorCode::kInvalidFile, "{}: merge {} is not two tokens with a space between",
-                  metadata.file(), i);
-    }
-    const std::string left = lines[i].substr(0, space);
-    const std::string right = lines[i].substr(space + 1);
-    const auto left_id = vocabulary.find_text(left);
-    const auto right_id = vocabulary.find_text(right);
-    const auto result = vocabulary.find_text(left + right);
-    if (!left_id || !right_id || !result) {
-      return fail(ErrorCode::kInvalidFile,
-                  "{}: merge {} names a token that is not in the vocabulary", metadata.file(), i);
-    }
-    merges.add(*left_id, *right_id, {static_cast<std::uint32_t>(i), *result});
-  }
-  return {};
-}
-
-void read_byte_tokens(const Metadata& metadata, const Vocabulary& vocabulary, BpeMerges& merges) {
-  int missing = 0;
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const std::string bytes(1, static_cast<char>(byte));
-    merges.byte_tokens[byte] = vocabulary.find_bytes(bytes).value_or(BpeMerges::kNoToken);
-    // These never occur in UTF-8.
-    const bool possible = byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
-    if (possible && merges.byte_tokens[byte] == BpeMerges::kNoToken) ++missing;
-  }
-  if (missing > 0) {
-    spdlog::warn("{}: the vocabulary has no token for {} bytes; text with them loses them",
-                 metadata.file(), missing);
-  }
+  return wanted;
 }
 
 }  // namespace
@@ -139,28 +88,45 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::from_metadata(const Metadata& metadata) {
-  SINEW_ASSIGN(const std::string model, metadata.string("tokenizer.ggml.model"));
-  if (model != "gpt2") {
-    return fail(ErrorCode::kUnsupported,
-                "{}: tokenizer '{}' is not implemented; supported: gpt2 (byte-level BPE)",
-                metadata.file(), model);
+  SINEW_ASSIGN(const std::string name, metadata.string("tokenizer.ggml.model"));
+  const bool by_bytes = name == "gpt2";
+  const bool by_scores = name == "llama";
+  if (!by_bytes && !by_scores && name != "gemma4") {
+    return fail(
+        ErrorCode::kUnsupported,
+        "{}: tokenizer '{}' is not implemented; supported: gpt2 (byte-level BPE), llama and "
+        "gemma4 (SentencePiece)",
+        metadata.file(), name);
   }
-  SINEW_ASSIGN(const std::string pre, metadata.string_or("tokenizer.ggml.pre", ""));
-  auto pretokenizer = Pretokenizer::create(pre);
-  if (!pretokenizer) return fail(std::move(pretokenizer).error().within(metadata.file()));
-  SINEW_ASSIGN(Vocabulary vocabulary, Vocabulary::from_metadata(metadata));
-  auto state = std::make_unique<State>(std::move(vocabulary), *std::move(pretokenizer));
-  SINEW_TRY(read_merges(metadata, state->vocabulary, state->merges));
-  read_byte_tokens(metadata, state->vocabulary, state->merges);
+  std::optional<Pretokenizer> pretokenizer;
+  if (by_bytes) {
+    SINEW_ASSIGN(const std::string pre, metadata.string_or("tokenizer.ggml.pre", ""));
+    auto created = Pretokenizer::create(pre);
+    if (!created) return fail(std::move(created).error().within(metadata.file()));
+    pretokenizer = std::move(*created);
+  }
+  using Spelling = Vocabulary::Spelling;
+  SINEW_ASSIGN(Vocabulary vocabulary,
+               Vocabulary::from_metadata(metadata, by_bytes    ? Spelling::kByteLevel
+                                                   : by_scores ? Spelling::kScoredPieces
+                                                               : Spelling::kPieces));
+  auto state = std::make_unique<State>(std::move(vocabulary));
+  // Where the file does not say, as in llama.cpp.
+  bool wants_bos = by_scores;
+  if (by_bytes) {
+    wants_bos = pretokenizer->adds_bos() && state->vocabulary.bos().has_value();
+    SINEW_ASSIGN(state->model,
+                 ByteBpe::from_metadata(metadata, state->vocabulary, std::move(*pretokenizer)));
+  } else if (by_scores) {
+    SINEW_ASSIGN(state->model, SentencePiece::with_scores(metadata, state->vocabulary));
+  } else {
+    SINEW_ASSIGN(state->model, SentencePiece::with_merges(metadata, state->vocabulary));
+  }
   state->vocabulary.drop_texts();
-  const bool has_bos = state->vocabulary.bos().has_value();
-  SINEW_ASSIGN(state->adds_bos, metadata.boolean_or("tokenizer.ggml.add_bos_token",
-                                                    state->pretokenizer.adds_bos() && has_bos));
-  if (state->adds_bos && !has_bos) {
-    return fail(ErrorCode::kInvalidFile,
-                "{}: tokenizer.ggml.add_bos_token is set, but there is no bos_token_id",
-                metadata.file());
-  }
+  SINEW_ASSIGN(state->adds_bos, added(metadata, "bos", state->vocabulary.bos(), wants_bos));
+  // Files of Gemma 4 deny it wrongly; llama.cpp overrides them too.
+  if (!by_bytes && !by_scores) state->adds_bos = state->vocabulary.bos().has_value();
+  SINEW_ASSIGN(state->adds_eos, added(metadata, "eos", state->vocabulary.eos(), false));
   return Tokenizer(std::move(state));
 }
 
@@ -176,29 +142,25 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   std::vector<TokenId> ids;
   if (options.add_bos && state_->adds_bos) ids.push_back(*state_->vocabulary.bos());
   std::vector<std::uint32_t> lengths;
+  bool after_token = true;
   for (const Fragment& fragment : state_->special.partition(text, options.parse_special)) {
     if (fragment.text.empty()) {
       ids.push_back(fragment.token);
+      after_token = true;
       continue;
     }
-    LooseText loose;
-    std::string_view clean = fragment.text;
-    if (!is_valid_utf8(clean)) {
-      loose = decode_loosely(clean);
-      clean = loose.text;
-    }
+    std::string storage;
+    std::string_view rest = state_->model->prepare(fragment.text, after_token, storage);
+    after_token = false;
     lengths.clear();
-    if (loose.has_surrogates) {
-      SINEW_TRY(state_->pretokenizer.split(without_surrogates(loose.text), lengths));
-    } else {
-      SINEW_TRY(state_->pretokenizer.split(clean, lengths));
-    }
-    WordEncoder words(state_->vocabulary, state_->merges, state_->pretokenizer.whole_words_first());
+    SINEW_TRY(state_->model->split(rest, lengths));
+    WordEncoder words(*state_->model);
     for (const std::uint32_t length : lengths) {
-      words.encode(clean.substr(0, length), ids);
-      clean.remove_prefix(length);
+      words.encode(rest.substr(0, length), ids);
+      rest.remove_prefix(length);
     }
   }
+  if (options.add_bos && state_->adds_eos) ids.push_back(*state_->vocabulary.eos());
   return ids;
 }
 

@@ -12,7 +12,8 @@
 
 namespace sinew {
 
-// The vocabulary of a model and its byte-level BPE.
+// The vocabulary of a model: byte-level BPE or SentencePiece. Of the latter, a text comes back with
+// the space that is put before it.
 //
 // Threads: const calls may run at the same time on several threads.
 class Tokenizer {
@@ -26,7 +27,8 @@ class Tokenizer {
 
   int vocabulary_size() const;
   struct EncodeOptions {
-    bool add_bos = false;  // adds BOS only if the file says that the model wants it
+    // Adds BOS, and EOS at the end, where the file says that the model wants them.
+    bool add_bos = false;
     bool parse_special =
         false;  // control tokens in the text become tokens (templates), else plain text
   };

@@ -80,20 +80,6 @@ std::size_t loose_length(std::uint8_t byte) {
   return 0;
 }
 
-// The code point at the front, or nothing if the bytes there are no sequence even loosely.
-std::optional<char32_t> loose_code_point(std::string_view bytes, std::size_t& length) {
-  length = loose_length(byte_at(bytes, 0));
-  if (length == 0 || length > bytes.size()) return std::nullopt;
-  if (length == 1) return static_cast<char32_t>(byte_at(bytes, 0));
-  char32_t code_point = byte_at(bytes, 0) & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if (!is_continuation(byte_at(bytes, i))) return std::nullopt;
-    code_point = (code_point << 6) | (byte_at(bytes, i) & 0x3Fu);
-  }
-  if (code_point > kCodePointMax) return std::nullopt;
-  return code_point;
-}
-
 }  // namespace
 
 Utf8Step utf8_step(std::string_view bytes) {
@@ -145,20 +131,32 @@ void append_utf8(std::string& out, char32_t code_point) {
   put(0x80 | (code_point & 0x3F));
 }
 
-LooseText decode_loosely(std::string_view bytes) {
-  LooseText result;
-  result.text.reserve(bytes.size());
+std::optional<char32_t> loose_code_point(std::string_view bytes, std::size_t& length) {
+  length = loose_length(byte_at(bytes, 0));
+  if (length == 0 || length > bytes.size()) return std::nullopt;
+  if (length == 1) return static_cast<char32_t>(byte_at(bytes, 0));
+  char32_t code_point = byte_at(bytes, 0) & (0x7Fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if (!is_continuation(byte_at(bytes, i))) return std::nullopt;
+    code_point = (code_point << 6) | (byte_at(bytes, i) & 0x3Fu);
+  }
+  if (code_point > kCodePointMax) return std::nullopt;
+  return code_point;
+}
+
+std::string decode_loosely(std::string_view bytes) {
+  std::string result;
+  result.reserve(bytes.size());
   std::size_t i = 0;
   while (i < bytes.size()) {
     std::size_t length = 0;
     const std::optional<char32_t> code_point = loose_code_point(bytes.substr(i), length);
     if (!code_point) {
-      result.text += kReplacement;
+      result += kReplacement;
       ++i;
       continue;
     }
-    append_utf8(result.text, *code_point);
-    if (*code_point >= 0xD800 && *code_point <= 0xDFFF) result.has_surrogates = true;
+    append_utf8(result, *code_point);
     i += length;
   }
   return result;

@@ -26,15 +26,14 @@ bool is_valid_utf8(std::string_view bytes);
 
 void append_utf8(std::string& out, char32_t code_point);
 
+// The code point at the front of `bytes`, which must not be empty, and the length of its sequence;
+// or nothing if the bytes there are no sequence even loosely (see decode_loosely).
+std::optional<char32_t> loose_code_point(std::string_view bytes, std::size_t& length);
+
 // Text as the reference tokenizer (llama.cpp) sees it, so that ids agree on every input: overlong
 // forms and surrogates are decoded like any other sequence and written back canonically, every byte
-// that does not belong to a sequence becomes U+FFFD. `has_surrogates` tells whether the result is
-// still not UTF-8 in the strict sense.
-struct LooseText {
-  std::string text;
-  bool has_surrogates = false;
-};
-LooseText decode_loosely(std::string_view bytes);
+// that does not belong to a sequence becomes U+FFFD.
+std::string decode_loosely(std::string_view bytes);
 
 // The byte that a character of the alphabet of byte-level BPE stands for: printable Latin-1
 // characters stand for themselves, the 68 other bytes for U+0100 onwards, in order.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <span>
 
 #include "base/assert.h"
@@ -16,6 +17,10 @@ constexpr std::int64_t kTypeUnknown = 2;
 constexpr std::int64_t kTypeControl = 3;
 constexpr std::int64_t kTypeUserDefined = 4;
 constexpr std::int64_t kTypeByte = 6;
+
+// Of SentencePiece models.
+constexpr TokenId kDefaultBos = 1;
+constexpr TokenId kDefaultEos = 2;
 
 // Tokens that end an answer whatever the file says about them. The bars and the low line of
 // DeepSeek's are U+FF5C and U+2581.
@@ -90,8 +95,9 @@ Result<std::optional<TokenId>> optional_id(const Metadata& metadata, std::string
 Vocabulary::Kind kind_of(std::int64_t type) {
   switch (type) {
     case kTypeNormal:
-    case kTypeByte:
       return Vocabulary::Kind::kNormal;
+    case kTypeByte:
+      return Vocabulary::Kind::kByte;
     case kTypeUnknown:
     case kTypeControl:
       return Vocabulary::Kind::kControl;
@@ -100,6 +106,15 @@ Vocabulary::Kind kind_of(std::int64_t type) {
     default:
       return Vocabulary::Kind::kSilent;
   }
+}
+
+// The byte that "<0x41>" names.
+std::optional<std::string> byte_of(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
+  std::uint8_t byte = 0;
+  const auto read = std::from_chars(text.data() + 3, text.data() + 5, byte, 16);
+  if (read.ec != std::errc() || read.ptr != text.data() + 5) return std::nullopt;
+  return std::string(1, static_cast<char>(byte));
 }
 
 std::optional<TokenId> lookup(const std::unordered_map<std::string, TokenId>& map,
@@ -123,8 +138,8 @@ std::optional<TokenId> Vocabulary::find_text(const std::string& text) const {
   return lookup(by_text_, text);
 }
 
-Result<Vocabulary> Vocabulary::from_metadata(const Metadata& metadata) {
-  Vocabulary vocabulary;
+Result<Vocabulary> Vocabulary::from_metadata(const Metadata& metadata, Spelling spelling) {
+  Vocabulary vocabulary(spelling);
   SINEW_TRY(vocabulary.read_tokens(metadata));
   return vocabulary;
 }
@@ -157,6 +172,10 @@ Status Vocabulary::read_tokens(const Metadata& metadata) {
 Status Vocabulary::read_special_ids(const Metadata& metadata) {
   SINEW_ASSIGN(bos_, optional_id(metadata, "tokenizer.ggml.bos_token_id", size()));
   SINEW_ASSIGN(eos_, optional_id(metadata, "tokenizer.ggml.eos_token_id", size()));
+  if (spelling_ == Spelling::kScoredPieces) {
+    if (!bos_ && size() > kDefaultBos) bos_ = kDefaultBos;
+    if (!eos_ && size() > kDefaultEos) eos_ = kDefaultEos;
+  }
   SINEW_ASSIGN(const auto eot, optional_id(metadata, "tokenizer.ggml.eot_token_id", size()));
   const auto end_at = [this](TokenId token) { ends_[static_cast<std::size_t>(token)] = true; };
   for (const Role& role : kRoles) {
@@ -212,19 +231,35 @@ void Vocabulary::mark_control(TokenId token) {
   kinds_[static_cast<std::size_t>(token)] = Kind::kControl;
 }
 
+std::optional<std::string> Vocabulary::bytes_of(const std::string& text, Kind kind) const {
+  if (spelling_ == Spelling::kByteLevel) return decode_bpe_text(text);
+  if (kind == Kind::kByte) return byte_of(text);
+  constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
+  std::string bytes = text;
+  for (std::size_t at = bytes.find(kSpace); at != bytes.npos; at = bytes.find(kSpace, at + 1)) {
+    bytes.replace(at, kSpace.size(), " ");
+  }
+  return bytes;
+}
+
 void Vocabulary::make_pieces(const std::vector<std::string>& texts) {
   pieces_.resize(texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::string& text = texts[i];
     if (text.empty()) continue;
     const auto token = static_cast<TokenId>(i);
-    std::optional<std::string> bytes = decode_bpe_text(text);
-    if (bytes) by_bytes_.emplace(*bytes, token);
     const Kind kind = kinds_[i];
+    std::optional<std::string> bytes = bytes_of(text, kind);
+    if (bytes) {
+      const auto [place, is_new] = by_bytes_.emplace(*bytes, token);
+      if (!is_new && kinds_[static_cast<std::size_t>(place->second)] == Kind::kByte) {
+        place->second = token;
+      }
+    }
     if (kind == Kind::kControl || kind == Kind::kUserDefined) {
       special_by_text_.emplace(text, token);
       pieces_[i] = text;
-    } else if (kind == Kind::kNormal) {
+    } else if (kind == Kind::kNormal || kind == Kind::kByte) {
       // A normal token outside of the alphabet can only have come from text that was added as it
       // is.
       pieces_[i] = bytes ? *bytes : text;

@@ -17,13 +17,22 @@ namespace sinew {
 // that mark their special tokens wrongly; ids agree with it only if the same tokens are special.
 class Vocabulary {
  public:
+  // How the file spells tokens.
+  enum class Spelling : std::uint8_t {
+    kByteLevel,  // a character for every byte
+    kPieces,     // as text with U+2581 for spaces, and <0x41> for bytes
+    // The same, of a SentencePiece model with scores: BOS and EOS are 1 and 2 where the file names
+    // none.
+    kScoredPieces,
+  };
   // kInvalidFile for arrays that do not fit together, duplicate tokens, and ids out of range.
-  static Result<Vocabulary> from_metadata(const Metadata& metadata);
+  static Result<Vocabulary> from_metadata(const Metadata& metadata, Spelling spelling);
 
   enum class Kind : std::uint8_t {
     kNormal,
     kControl,      // a token only where special tokens are parsed, never part of an answer
     kUserDefined,  // a token wherever its text occurs
+    kByte,         // one byte, where text has no other token
     kSilent,       // unused or of no known kind: no bytes
   };
 
@@ -36,7 +45,8 @@ class Vocabulary {
   std::optional<TokenId> bos() const { return bos_; }
   std::optional<TokenId> eos() const { return eos_; }
 
-  // The token whose text in the file spells exactly these bytes in the alphabet of byte-level BPE.
+  // The token whose text in the file spells exactly these bytes; a byte token only if no other
+  // does.
   std::optional<TokenId> find_bytes(std::string_view bytes) const;
   // The control or user-defined token of this text.
   std::optional<TokenId> find_special(std::string_view text) const;
@@ -46,14 +56,17 @@ class Vocabulary {
   void drop_texts() { by_text_.clear(); }
 
  private:
+  explicit Vocabulary(Spelling spelling) : spelling_(spelling) {}
   Status read_tokens(const Metadata& metadata);
   Status read_special_ids(const Metadata& metadata);
   void mark_control(TokenId token);
   void exempt_inner_ends();
   void make_pieces(const std::vector<std::string>& texts);
+  std::optional<std::string> bytes_of(const std::string& text, Kind kind) const;
 
   static constexpr std::size_t kTokensMax = std::size_t{1} << 24;
 
+  Spelling spelling_;
   std::vector<std::string> pieces_;
   std::vector<Kind> kinds_;
   std::vector<bool> ends_;

@@ -29,15 +29,19 @@ constexpr milliseconds kPromise{10000};
 constexpr milliseconds kPromise{3000};
 #endif
 
-std::vector<std::string> long_answer(const std::string& link) {
+// `mode`: a kind of link, or "stages": two pipeline stages of two ranks.
+std::vector<std::string> long_answer(const std::string& mode) {
+  const bool staged = mode == "stages";
   return {SINEW_PROGRAM,
           "run",
           SINEW_SOURCE_DIR "/models/tiny/sinew-tiny-q8_0.gguf",
           "Tell me a story about a fox.",
           "--ranks",
           std::to_string(kRanks),
+          "--stages",
+          staged ? "2,2" : std::to_string(kRanks),
           "--link",
-          link,
+          staged ? "shm" : mode,
           "--temp",
           "1",
           "--seed",
@@ -91,10 +95,10 @@ constexpr Fault kFaults[] = {
 class RankFault : public ::testing::TestWithParam<std::tuple<std::string, int, int>> {};
 
 TEST_P(RankFault, IsNamedInTimeAndNothingIsLeft) {
-  const auto& [link, fault_index, rank] = GetParam();
+  const auto& [mode, fault_index, rank] = GetParam();
   const Fault& fault = kFaults[fault_index];
   const std::set<std::string> names_before = shared_memory_names();
-  LiveProgram program(long_answer(link));
+  LiveProgram program(long_answer(mode));
   ASSERT_TRUE(is_answering(program)) << program.err();
   const std::set<pid_t> processes = program.descendants();
   const std::set<int> ports = program.listening_ports(processes);
@@ -120,8 +124,8 @@ TEST_P(RankFault, IsNamedInTimeAndNothingIsLeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cluster, RankFault,
-                         ::testing::Combine(::testing::Values("shm", "tcp"), ::testing::Range(0, 2),
-                                            ::testing::Range(0, kRanks)),
+                         ::testing::Combine(::testing::Values("shm", "tcp", "stages"),
+                                            ::testing::Range(0, 2), ::testing::Range(0, kRanks)),
                          [](const auto& given) {
                            return std::get<0>(given.param) +
                                   kFaults[std::get<1>(given.param)].name +
@@ -192,7 +196,7 @@ TEST_P(ProgramFault, ShortPauseOfARankChangesNothing) {
   EXPECT_EQ(complaints(program.err()), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cluster, ProgramFault, ::testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Cluster, ProgramFault, ::testing::Values("shm", "tcp", "stages"),
                          [](const auto& given) { return given.param; });
 
 }  // namespace

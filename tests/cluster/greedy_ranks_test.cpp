@@ -1,5 +1,5 @@
-// The greedy text of several ranks is that of one rank: equal and unequal shares, both kinds of
-// link.
+// The greedy text of several ranks is that of one rank: equal and unequal shares, stages, whole
+// experts, both kinds of link.
 //
 // Ranks add their parts in another order than one rank does, which moves logits by rounding alone.
 // A token may differ only where one rank's best two logits are nearer than that: 0.02 for F16
@@ -25,22 +25,37 @@ constexpr double kGapQuantised = 0.14;
 struct Layout {
   int ranks;
   const char* shares;  // empty: equal, or as near as units allow
+  const char* stages = "";
+  bool whole_experts = false;
 };
-constexpr Layout kLayouts[] = {{2, ""}, {3, ""}, {4, ""}, {5, ""}, {4, "3,3,1,1"}, {2, "5,1"}};
+constexpr Layout kLayouts[] = {{2, ""},
+                               {3, ""},
+                               {4, ""},
+                               {5, ""},
+                               {4, "3,3,1,1"},
+                               {2, "5,1"},
+                               {3, "", "1,2"},
+                               {4, "", "1,2,1"},
+                               {3, "2,2,1", "", true},
+                               {4, "", "2,2", true}};
 
 // Runs every layout; fails unless each agrees with one rank, and prints the places that are
 // excused.
 void compare_layouts(LogitsRequest request, const std::string& link, double gap_tolerance,
-                     std::optional<TokenId> end_token, int excused_max) {
+                     std::optional<TokenId> end_token, int excused_max, bool experts) {
   const auto one = run_logits(SINEW_PROGRAM, request);
   ASSERT_TRUE(one) << one.error().message;
   int excused = 0;
   for (const Layout& layout : kLayouts) {
-    SCOPED_TRACE(testing::Message()
-                 << layout.ranks << " ranks " << layout.shares << " over " << link);
+    if (layout.whole_experts && !experts) continue;
+    SCOPED_TRACE(testing::Message() << layout.ranks << " ranks " << layout.shares << " stages "
+                                    << layout.stages << " over " << link);
     request.more = {"--ranks", std::to_string(layout.ranks), "--link", link};
     if (*layout.shares != '\0')
       request.more.insert(request.more.end(), {"--shares", layout.shares});
+    if (*layout.stages != '\0')
+      request.more.insert(request.more.end(), {"--stages", layout.stages});
+    if (layout.whole_experts) request.more.insert(request.more.end(), {"--experts", "whole"});
     const auto several = run_logits(SINEW_PROGRAM, request);
     ASSERT_TRUE(several) << several.error().message;
     const GreedyMatch match = match_greedy(one->greedy, several->greedy, end_token);
@@ -67,7 +82,7 @@ TEST_P(GreedyRanks, BundledModelGivesTheSameTokens) {
   request.model = model->path;
   request.prompt = longest->tokens;
   request.generate = 64;
-  compare_layouts(request, GetParam(), kGapQuantised, model->end_token, 2);
+  compare_layouts(request, GetParam(), kGapQuantised, model->end_token, 2, true);
 }
 
 constexpr unsigned kSeeds = 60;
@@ -90,7 +105,7 @@ std::optional<std::vector<TokenId>> prompt_without_ties(LogitsRequest request, d
 }
 
 void compare_generated(const char* kind, const char* type, const std::string& link, double gap,
-                       int generate) {
+                       int generate, bool experts) {
   const TemporaryFolder folder;
   const auto model = generate_model(SINEW_GENERATE, folder, kind, type, 1024);
   ASSERT_TRUE(model) << model.error().message;
@@ -100,23 +115,23 @@ void compare_generated(const char* kind, const char* type, const std::string& li
   const auto prompt = prompt_without_ties(request, gap);
   ASSERT_TRUE(prompt) << "every one of " << kSeeds << " prompts has a near-tie, or none ran";
   request.prompt = *prompt;
-  compare_layouts(request, link, gap, std::nullopt, 0);
+  compare_layouts(request, link, gap, std::nullopt, 0, experts);
 }
 
 TEST_P(GreedyRanks, LatentAttentionModelGivesTheSameTokens) {
-  compare_generated("tiny-ds", "f16", GetParam(), kGapFloat16, 24);
+  compare_generated("tiny-ds", "f16", GetParam(), kGapFloat16, 24, true);
 }
 
 TEST_P(GreedyRanks, KimiModelGivesTheSameTokens) {
-  compare_generated("tiny-kimi", "f16", GetParam(), kGapFloat16, 24);
+  compare_generated("tiny-kimi", "f16", GetParam(), kGapFloat16, 24, true);
 }
 
 TEST_P(GreedyRanks, GroupedAttentionModelGivesTheSameTokens) {
-  compare_generated("tiny-llama3", "f16", GetParam(), kGapFloat16, 24);
+  compare_generated("tiny-llama3", "f16", GetParam(), kGapFloat16, 24, false);
 }
 
 TEST_P(GreedyRanks, QuantisedDenseModelGivesTheSameTokens) {
-  compare_generated("tiny-llama", "q8_0", GetParam(), kGapQuantised, 8);
+  compare_generated("tiny-llama", "q8_0", GetParam(), kGapQuantised, 8, false);
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, GreedyRanks, testing::Values("shm", "tcp"),

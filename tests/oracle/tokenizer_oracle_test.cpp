@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 
 #include "gguf/reader.h"
 #include "support/oracle.h"
+#include "text/code_point_set.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
@@ -134,6 +136,13 @@ std::string random_text(std::mt19937& random) {
                                                "<|endoftext|>",
                                                "<\uff5cUser\uff5c>",
                                                "</think>",
+                                               "<s>",
+                                               "</s>",
+                                               "<unk>",
+                                               "\u2581",
+                                               "<0x41>",
+                                               "<eos>",
+
                                                std::string(1, '\0'),
                                                "\x7f",
                                                "\ue000",
@@ -225,36 +234,127 @@ void expect_same_ids(const fs::path& model, const std::vector<std::string>& text
   }
 }
 
-class Pretokenizers : public testing::TestWithParam<const char*> {};
+// What is taken out of the texts where llama.cpp only comes near to the expression that a
+// vocabulary was trained with (text/pretokenizer_table.cpp names the differences).
+enum class Without : std::uint8_t { kNothing, kInvalid, kSpaces, kCaseAndMarks, kAllCaseAndMarks };
+
+const CodePointSet& left_out(Without without) {
+  static const CodePointSet none;
+  // White space in the ranges of DeepSeek's first expressions.
+  static const CodePointSet spaces =
+      code_points_with("s").both(CodePointSet({{0x800, 0x9FA5}, {0xAC00, 0xD7FF}}));
+  static const CodePointSet marks_and_case = CodePointSet({{0x80, 0x10FFFF}})
+                                                 .both(code_points_with("M")
+                                                           .with(code_points_with("Lu"))
+                                                           .with(code_points_with("Ll"))
+                                                           .with(code_points_with("Lt")));
+  // Han that llama.cpp does not count as such, or takes for unassigned letters of Han.
+  static const CodePointSet for_kimi = code_points_with("Han")
+                                           .both(CodePointSet({{0x3400, 0x4DBF},
+                                                               {0x4E00, 0x9FFF},
+                                                               {0xF900, 0xFAFF},
+                                                               {0x20000, 0x2EBEF},
+                                                               {0x2F800, 0x2FA1F}})
+                                                     .complement())
+                                           .with(code_points_with("M"))
+                                           .with(code_points_with("Lu"))
+                                           .with(code_points_with("Lt"));
+  switch (without) {
+    case Without::kNothing:
+    case Without::kInvalid:
+      return none;
+    case Without::kSpaces:
+      return spaces;
+    case Without::kCaseAndMarks:
+      return marks_and_case;
+    case Without::kAllCaseAndMarks:
+      return for_kimi;
+  }
+  return none;
+}
+
+std::vector<std::string> reduced(std::vector<std::string> texts, Without without) {
+  const CodePointSet& set = left_out(without);
+  for (std::string& text : texts) {
+    if (without == Without::kInvalid && !is_valid_utf8(text)) text.clear();
+    std::string kept;
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      std::size_t length = 0;
+      const auto code_point = loose_code_point(rest, length);
+      if (!code_point) length = 1;
+      if (!code_point || !set.contains(*code_point)) kept += rest.substr(0, length);
+      rest.remove_prefix(length);
+    }
+    text = aborts_the_oracle(kept) ? "" : kept;
+  }
+  return texts;
+}
+
+// A name that GoogleTest takes.
+std::string named(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+}
+
+struct Pretokenized {
+  const char* name;
+  Without without = Without::kNothing;
+};
+
+class Pretokenizers : public testing::TestWithParam<Pretokenized> {};
 
 TEST_P(Pretokenizers, GiveTheSameIdsWithTheVocabularyOfGpt2) {
   const std::string bytes = read_file(vocabulary_folder() / "ggml-vocab-gpt-2.gguf");
   if (bytes.empty()) GTEST_SKIP() << "no vocabularies: tools/deps source gave no folder";
-  const fs::path model =
-      fs::path(testing::TempDir()) / (std::string("pre-") + GetParam() + ".gguf");
-  std::ofstream(model, std::ios::binary) << with_pretokenizer(bytes, GetParam());
-  expect_same_ids(model, awkward_texts(1500));
-  expect_same_ids(model, every_code_point());
+  const auto [name, without] = GetParam();
+  const fs::path model = fs::path(testing::TempDir()) / (std::string("pre-") + name + ".gguf");
+  std::ofstream(model, std::ios::binary) << with_pretokenizer(bytes, name);
+  expect_same_ids(model, reduced(awkward_texts(1500), without));
+  expect_same_ids(model, reduced(every_code_point(), without));
   fs::remove(model);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tokenizer, Pretokenizers,
-                         testing::Values("deepseek-v3", "llama-bpe", "qwen2", "qwen35", "smollm",
-                                         "gpt-2"));
+INSTANTIATE_TEST_SUITE_P(
+    Tokenizer, Pretokenizers,
+    testing::Values(Pretokenized{"deepseek-v3"}, Pretokenized{"llama-bpe"}, Pretokenized{"qwen2"},
+                    Pretokenized{"qwen35"}, Pretokenized{"smollm"}, Pretokenized{"gpt-2"},
+                    Pretokenized{"glm4"}, Pretokenized{"deepseek-llm", Without::kSpaces},
+                    Pretokenized{"deepseek-coder", Without::kSpaces},
+                    Pretokenized{"gpt-4o", Without::kCaseAndMarks},
+                    Pretokenized{"minimax-m2", Without::kCaseAndMarks},
+                    Pretokenized{"tekken", Without::kCaseAndMarks},
+                    Pretokenized{"kimi-k2", Without::kAllCaseAndMarks}, Pretokenized{"bailingmoe"},
+                    Pretokenized{"seed-coder"}, Pretokenized{"minicpm5"}),
+    [](const auto& test) { return named(test.param.name); });
 
-class Vocabularies : public testing::TestWithParam<const char*> {};
+struct VocabularyFile {
+  const char* name;
+  Without without = Without::kNothing;
+};
+
+class Vocabularies : public testing::TestWithParam<VocabularyFile> {};
 
 TEST_P(Vocabularies, GiveTheSameIds) {
-  const fs::path model = vocabulary_folder() / GetParam();
+  const fs::path model = vocabulary_folder() / GetParam().name;
   if (!fs::exists(model)) GTEST_SKIP() << "no vocabularies: tools/deps source gave no folder";
-  expect_same_ids(model, awkward_texts(1500));
+  expect_same_ids(model, reduced(awkward_texts(1500), GetParam().without));
 }
 
-INSTANTIATE_TEST_SUITE_P(Tokenizer, Vocabularies,
-                         testing::Values("ggml-vocab-llama-bpe.gguf", "ggml-vocab-qwen2.gguf",
-                                         "ggml-vocab-qwen35.gguf", "ggml-vocab-gpt-2.gguf",
-                                         "ggml-vocab-starcoder.gguf", "ggml-vocab-refact.gguf",
-                                         "ggml-vocab-command-r.gguf", "ggml-vocab-mpt.gguf"));
+INSTANTIATE_TEST_SUITE_P(
+    Tokenizer, Vocabularies,
+    testing::Values(
+        VocabularyFile{"ggml-vocab-llama-bpe.gguf"}, VocabularyFile{"ggml-vocab-qwen2.gguf"},
+        VocabularyFile{"ggml-vocab-qwen35.gguf"}, VocabularyFile{"ggml-vocab-gpt-2.gguf"},
+        VocabularyFile{"ggml-vocab-starcoder.gguf"}, VocabularyFile{"ggml-vocab-refact.gguf"},
+        VocabularyFile{"ggml-vocab-command-r.gguf"}, VocabularyFile{"ggml-vocab-mpt.gguf"},
+        VocabularyFile{"ggml-vocab-deepseek-llm.gguf", Without::kSpaces},
+        VocabularyFile{"ggml-vocab-deepseek-coder.gguf", Without::kSpaces},
+        VocabularyFile{"ggml-vocab-llama-spm.gguf", Without::kInvalid},
+        VocabularyFile{"ggml-vocab-baichuan.gguf", Without::kInvalid},
+        VocabularyFile{"ggml-vocab-phi-3.gguf"}, VocabularyFile{"ggml-vocab-gemma-4.gguf"}),
+    [](const auto& test) { return named(test.param.name); });
 
 TEST(TinyModel, GivesTheSameIds) {
   const fs::path model = SINEW_SOURCE_DIR "/models/tiny/sinew-tiny-q8_0.gguf";

@@ -3,11 +3,16 @@
 namespace sinew::test {
 
 Result<std::string> generate_model(const std::string& generator, const TemporaryFolder& folder,
-                                   std::string_view kind, std::string_view type, int context) {
-  const std::string path = folder.file(fmt::format("{}-{}.gguf", kind, type));
-  SINEW_TRY(run_checked({generator, std::string(kind), path, "--type", std::string(type),
-                         "--context", std::to_string(context)},
-                        {}, std::chrono::seconds(60)));
+                                   std::string_view kind, std::string_view type, int context,
+                                   const std::vector<std::string>& more) {
+  std::string name = fmt::format("{}-{}", kind, type);
+  for (const std::string& flag : more) name += flag;
+  const std::string path = folder.file(name + ".gguf");
+  std::vector<std::string> arguments{
+      generator,   std::string(kind),      path, "--type", std::string(type),
+      "--context", std::to_string(context)};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  SINEW_TRY(run_checked(arguments, {}, std::chrono::seconds(60)));
   return path;
 }
 

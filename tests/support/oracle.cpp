@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/assert.h"
@@ -37,6 +40,10 @@ LogitsRequest request_of(const std::string& model, std::span<const TokenId> prom
 
 bool Oracle::available() {
   return ::access(kProgram, X_OK) == 0;
+}
+
+const char* Oracle::program() {
+  return kProgram;
 }
 
 Result<std::vector<std::vector<TokenId>>> Oracle::tokenize(const std::string& model,
@@ -90,6 +97,48 @@ Result<std::vector<TokenId>> Oracle::greedy(const std::string& model,
   std::vector<TokenId> ids;
   for (const GreedyToken& token : answer.greedy) ids.push_back(token.id);
   return ids;
+}
+
+Result<double> Oracle::perplexity(const std::string& model, std::span<const TokenId> tokens,
+                                  std::size_t window, const std::vector<std::string>& more) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("tokens");
+  SINEW_TRY(write_file(file, {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()}));
+  std::vector<std::string> arguments{kProgram,   "perplexity",          model, "--tokens", file,
+                                     "--window", std::to_string(window)};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  SINEW_ASSIGN(const ProcessOutput output, run_checked(arguments, {}, std::chrono::seconds(600)));
+  constexpr std::string_view kKey = "\"perplexity\": ";
+  const std::size_t at = output.out.find(kKey);
+  if (at == std::string::npos)
+    return fail(ErrorCode::kInternal, "the oracle said no perplexity: {}", output.out);
+  return std::strtod(output.out.c_str() + at + kKey.size(), nullptr);
+}
+
+Result<double> perplexity_by_logits(const std::string& program, const LogitsRequest& request,
+                                    std::size_t window) {
+  double sum = 0;
+  std::size_t counted = 0;
+  for (std::size_t begin = 0; begin + 1 < request.prompt.size(); begin += window) {
+    const std::size_t size = std::min(window, request.prompt.size() - begin);
+    const auto part = std::span(request.prompt).subspan(begin, size);
+    LogitsRequest piece = request;
+    piece.prompt.assign(part.begin(), part.end());
+    piece.all = true;
+    SINEW_ASSIGN(const LogitsAnswer answer, run_logits(program, piece));
+    const std::size_t width = answer.logits.size() / size;
+    for (std::size_t i = 0; i + 1 < size; ++i, ++counted) {
+      const auto row = std::span(answer.logits).subspan(i * width, width);
+      const double top = *std::max_element(row.begin(), row.end());
+      double total = 0;
+      for (const float x : row) total += std::exp(double{x} - top);
+      const auto next = static_cast<std::size_t>(part[i + 1]);
+      if (next >= width) return fail(ErrorCode::kInternal, "token {} has no logit", next);
+      sum += top + std::log(total) - double{row[next]};
+    }
+  }
+  if (counted == 0) return fail(ErrorCode::kInternal, "one token alone predicts nothing");
+  return std::exp(sum / static_cast<double>(counted));
 }
 
 Result<LogitsAnswer> Oracle::run(const LogitsRequest& request) {

@@ -16,6 +16,7 @@ struct Oracle {
   // The program can be started. The tests that need it are configured only if its library was
   // found.
   static bool available();
+  static const char* program();
 
   // add_bos: BOS (and EOS) only where the file says that the model wants them.
   static Result<std::vector<std::vector<TokenId>>> tokenize(const std::string& model,
@@ -31,8 +32,18 @@ struct Oracle {
   static Result<std::vector<TokenId>> greedy(const std::string& model,
                                              std::span<const TokenId> prompt, int count);
 
+  // Of `tokens` in windows of so many, each read from its beginning; all tokens of a window count
+  // but its first. `more`: as in LogitsRequest.
+  static Result<double> perplexity(const std::string& model, std::span<const TokenId> tokens,
+                                   std::size_t window, const std::vector<std::string>& more = {});
+
   // Everything else of its command line.
   static Result<LogitsAnswer> run(const LogitsRequest& request);
 };
+
+// The same of any program with the command line of `sinew logits`, from the logits that it writes:
+// request.prompt holds all tokens.
+Result<double> perplexity_by_logits(const std::string& program, const LogitsRequest& request,
+                                    std::size_t window);
 
 }  // namespace sinew::test

@@ -2,18 +2,24 @@
 //
 //   sinew-oracle tokenize MODEL [--special] [--bos]
 //       standard input: count, then length + bytes of each text; output: length + ids of each
-//       (uint32 and int32 in this machine's byte order)
+//       (uint32 and int32 in this machine's byte order); last line of standard error: the
+//       processor time that it took, in seconds
 //   sinew-oracle logits MODEL --tokens FILE --out FILE [--all | --last K] [--generate N --ids FILE]
-//                       [--ctx N] [--chunk C] [--threads T] [--no-flash] [--f32-cache]
-//       the command line of `sinew logits`: raw float32 logits, and lines "id gap"
+//                       [--ctx N] [--chunk C] [--threads T] [--no-flash]
+//                       [--f32-cache | --cache-type f32|f16|q8_0|q4_0 [--no-rotation]]
+//       the command line of `sinew logits`: raw float32 logits, and lines "id gap". Keys and values
+//       of a quantised cache are multiplied by a Hadamard matrix first; --no-rotation: they are not
+//   sinew-oracle perplexity MODEL --tokens FILE [--window N] and the flags of logits
+//       a line of JSON. Windows of N tokens (512) are read one by one, each from its beginning; all
+//       tokens of a window count but its first
 //   sinew-oracle bench MODEL [-p 64] [-n 32] [--threads T] [--repeat R]
 //       a line of JSON with the medians, after one run that is not counted
 //                       [--rpc PLUGIN --servers HOST:PORT,HOST:PORT.. --split layer|tensor]
 //   sinew-oracle serve ADDRESS:PORT --rpc PLUGIN [--threads T]
 //       a server of llama.cpp's RPC on this processor, until it is killed
 //
-// logits, bench and serve take --cpu NAME (load libggml-cpu-NAME.so, not the best one for this
-// processor) and
+// logits, perplexity, bench and serve take --cpu NAME (load libggml-cpu-NAME.so, not the best one
+// for this processor) and
 // --repack (weights in the layouts of the processor's own kernels). Repacking is off unless asked
 // for: the AMX layout of this release aborts on quantised weights of multi-head latent attention.
 #include <ggml-backend.h>
@@ -22,10 +28,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -56,8 +64,8 @@ using Context = std::unique_ptr<llama_context, ContextDelete>;
 class Arguments {
  public:
   Arguments(int argc, char** argv) {
-    static const std::vector<std::string_view> kSwitches{"--special",  "--bos",       "--all",
-                                                         "--no-flash", "--f32-cache", "--repack"};
+    static const std::vector<std::string_view> kSwitches{
+        "--special", "--bos", "--all", "--no-flash", "--f32-cache", "--repack", "--no-rotation"};
     for (int i = 3; i < argc; ++i) {
       const std::string name = argv[i];
       const bool alone = std::find(kSwitches.begin(), kSwitches.end(), name) != kSwitches.end();
@@ -121,6 +129,15 @@ Model load(const char* path, const Arguments& arguments, bool vocab_only) {
   return model;
 }
 
+ggml_type cache_type(const Arguments& arguments) {
+  if (arguments.has("--f32-cache")) return GGML_TYPE_F32;
+  if (!arguments.has("--cache-type")) return GGML_TYPE_F16;
+  const std::string name = arguments.text("--cache-type");
+  for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0})
+    if (name == ggml_type_name(type)) return type;
+  throw std::runtime_error("--cache-type " + name + ": choose f32, f16, q8_0 or q4_0");
+}
+
 Context make_context(llama_model* model, const Arguments& arguments, int context, int chunk) {
   llama_context_params params = llama_context_default_params();
   params.n_ctx = static_cast<std::uint32_t>(context);
@@ -130,7 +147,8 @@ Context make_context(llama_model* model, const Arguments& arguments, int context
   params.n_threads_batch = params.n_threads;
   params.no_perf = true;
   if (arguments.has("--no-flash")) params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-  if (arguments.has("--f32-cache")) params.type_k = params.type_v = GGML_TYPE_F32;
+  params.type_k = params.type_v = cache_type(arguments);
+  if (arguments.has("--no-rotation")) ::setenv("LLAMA_ATTN_ROT_DISABLE", "1", 1);
   Context made(llama_init_from_model(model, params));
   if (!made) throw std::runtime_error("no context");
   return made;
@@ -172,14 +190,17 @@ std::uint32_t read_count(std::istream& in) {
 void tokenize(const char* path, const Arguments& arguments) {
   const Model model = load(path, arguments, true);
   const llama_vocab* vocabulary = llama_model_get_vocab(model.get());
+  std::clock_t taken = 0;
   for (std::uint32_t left = read_count(std::cin); left > 0; --left) {
     std::string text(read_count(std::cin), '\0');
     if (!std::cin.read(text.data(), static_cast<std::streamsize>(text.size())))
       throw std::runtime_error("the input is too short");
     Tokens tokens(text.size() + 16);
+    const std::clock_t begin = std::clock();
     const int count = llama_tokenize(vocabulary, text.data(), static_cast<int>(text.size()),
                                      tokens.data(), static_cast<int>(tokens.size()),
                                      arguments.has("--bos"), arguments.has("--special"));
+    taken += std::clock() - begin;
     if (count < 0) throw std::runtime_error("more tokens than bytes");
     const auto length = static_cast<std::uint32_t>(count);
     std::cout.write(reinterpret_cast<const char*>(&length), sizeof length);
@@ -187,6 +208,7 @@ void tokenize(const char* path, const Arguments& arguments) {
                     static_cast<std::streamsize>(length * sizeof(llama_token)));
   }
   std::cout.flush();
+  std::fprintf(stderr, "%.3f\n", static_cast<double>(taken) / CLOCKS_PER_SEC);
 }
 
 Tokens read_tokens(const std::string& path) {
@@ -237,6 +259,50 @@ void logits(const char* path, const Arguments& arguments) {
   }
   ids.close();
   if (!ids) throw std::runtime_error("the ids cannot be written");
+}
+
+// -log of the probability that a row of logits gives to `token`.
+double surprise(const float* logits, int vocabulary, llama_token token) {
+  const double top = *std::max_element(logits, logits + vocabulary);
+  double sum = 0;
+  for (int i = 0; i < vocabulary; ++i) sum += std::exp(double{logits[i]} - top);
+  return top + std::log(sum) - double{logits[token]};
+}
+
+void perplexity(const char* path, const Arguments& arguments) {
+  const Tokens tokens = read_tokens(arguments.text("--tokens"));
+  const int window = arguments.number("--window", 512);
+  const int chunk = arguments.number("--chunk", 512);
+  if (window < 2 || chunk < 1)
+    throw std::runtime_error("--window is at least 2, --chunk at least 1");
+  const Model model = load(path, arguments, false);
+  const int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
+  for (const llama_token token : tokens)
+    if (token < 0 || token >= vocabulary)
+      throw std::runtime_error("token " + std::to_string(token) + " is not in the vocabulary");
+  const Context context = make_context(model.get(), arguments, window, chunk);
+  double sum = 0;
+  std::size_t counted = 0;
+  const auto width = static_cast<std::size_t>(window);
+  for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += width) {
+    const std::size_t end = std::min(tokens.size(), begin + width);
+    const Tokens part(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                      tokens.begin() + static_cast<std::ptrdiff_t>(end));
+    const int size = static_cast<int>(part.size());
+    llama_memory_clear(llama_get_memory(context.get()), true);
+    for (int from = 0; from + 1 < size; from += chunk) {
+      const int to = std::min(size, from + chunk);
+      decode(context.get(), part, from, to, 0);
+      for (int i = from; i < std::min(to, size - 1); ++i, ++counted)
+        sum += surprise(llama_get_logits_ith(context.get(), i - from), vocabulary,
+                        part[static_cast<std::size_t>(i) + 1]);
+    }
+  }
+  if (counted == 0) throw std::runtime_error("one token alone predicts nothing");
+  const double mean = sum / static_cast<double>(counted);
+  std::printf(R"({"tokens": %zu, "mean_surprise": %.6f, "perplexity": %.6f})"
+              "\n",
+              counted, mean, std::exp(mean));
 }
 
 double median(std::vector<double> values) {
@@ -290,7 +356,9 @@ void bench(const char* path, const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fputs("usage: sinew-oracle tokenize|logits|bench|serve MODEL|ENDPOINT [flags]\n", stderr);
+    std::fputs(
+        "usage: sinew-oracle tokenize|logits|perplexity|bench|serve MODEL|ENDPOINT [flags]\n",
+        stderr);
     return 2;
   }
   ::setenv("GGML_NO_BACKTRACE", "1", 0);  // an assertion of ggml would start a debugger
@@ -301,6 +369,7 @@ int main(int argc, char** argv) {
       nullptr);
   try {
     const Arguments arguments(argc, argv);
+    cache_type(arguments);  // refuses a wrong one before a model is read
     if (arguments.has("--cpu"))
       ggml_backend_load(
           (SINEW_ORACLE_FOLDER "/libggml-cpu-" + arguments.text("--cpu") + ".so").c_str());
@@ -313,6 +382,8 @@ int main(int argc, char** argv) {
       tokenize(argv[2], arguments);
     else if (command == "logits")
       logits(argv[2], arguments);
+    else if (command == "perplexity")
+      perplexity(argv[2], arguments);
     else if (command == "bench")
       bench(argv[2], arguments);
     else if (command == "serve")

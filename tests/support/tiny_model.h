@@ -43,6 +43,19 @@ inline ModelSpec tiny_deepseek_spec() {
   return spec;
 }
 
+// Both layers have an indexer of their own; those of glm-dsa may share one.
+inline ModelSpec tiny_sparse_spec(const std::string& architecture) {
+  ModelSpec spec = tiny_deepseek_spec();
+  spec.family = Family::kDeepseek32;
+  spec.architecture = architecture;
+  spec.experts.gating = ExpertSpec::Gating::kSigmoid;
+  spec.indexer.heads = 4;
+  spec.indexer.dimensions = 32;
+  spec.indexer.chosen = 16;
+  spec.indexer.layers.assign(static_cast<std::size_t>(spec.layers), true);
+  return spec;
+}
+
 // A model of grouped-query attention of any other architecture; `experts` of them in each layer, or
 // none.
 inline ModelSpec tiny_grouped_spec(const std::string& architecture, Family family, int experts) {
@@ -80,7 +93,9 @@ inline std::vector<ModelSpec> tiny_specs() {
           tiny_grouped_spec("minimax-m2", Family::kMiniMax, 4),
           gemma,
           tiny_deepseek_spec(),
-          old_layout};
+          old_layout,
+          tiny_sparse_spec("deepseek32"),
+          tiny_sparse_spec("glm-dsa")};
 }
 
 // The metadata that `read_spec` reads such a spec from.
@@ -104,6 +119,14 @@ inline GgufWriter tiny_metadata(const ModelSpec& spec) {
   if (is_latent && spec.latent.query_rank > 0) add("attention.q_lora_rank", spec.latent.query_rank);
   if (is_latent) add("attention.kv_lora_rank", spec.latent.kv_rank);
   if (spec.window.size > 0) add("attention.sliding_window", spec.window.size);
+  if (spec.indexer.heads > 0) {
+    add("attention.indexer.head_count", spec.indexer.heads);
+    add("attention.indexer.key_length", spec.indexer.dimensions);
+    add("attention.indexer.top_k", spec.indexer.chosen);
+    add("expert_gating_func", 2);
+  }
+  if (!spec.indexer.layers.empty() && spec.architecture == "glm-dsa")
+    writer.add("glm-dsa.attention.indexer.types", spec.indexer.layers);
   if (spec.experts.count == 0) return writer;
   add("expert_count", spec.experts.count);
   add("expert_used_count", spec.experts.used);

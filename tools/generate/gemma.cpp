@@ -15,7 +15,7 @@ constexpr std::uint32_t kWindow = 512;
 // The embedding is also the output layer, and enters multiplied by the root of the hidden width. A
 // token would therefore mostly predict itself; this mean of the norms behind each layer makes what
 // the layers add outweigh it.
-constexpr float kPostNormMean = 6.0F;
+constexpr float kPostNormMean = 4.0F;
 
 void add_metadata(const Options& options, test::GgufWriter& header) {
   FamilyKeys(header, "gemma3", "tiny-gemma3-random")

@@ -48,7 +48,8 @@ void add_layer(Weights& weights, const std::string& block, std::uint32_t experts
                          .biases = true},
                         types.attention);
   weights.floats(block + "attn_output.bias", {kHidden}, kBiasDeviation);
-  weights.floats(block + "attn_sinks.weight", {kHeads}, 1.0F);
+  // Against the exponentials of a window's scores, smaller ones would hardly show.
+  weights.floats(block + "attn_sinks.weight", {kHeads}, 2.0F, Draw::kNormal, 5.0F);
   weights.norm(block + "post_attention_norm.weight", kHidden);
   add_experts(weights, block, {.hidden = kHidden, .columns = kExpertColumns, .count = experts},
               types);

@@ -53,11 +53,17 @@ Result<std::uint32_t> add_vocabulary(const Options& options, std::string_view pr
 
 void add_ends(Weights& weights, std::uint32_t hidden, std::uint32_t vocabulary, bool tied,
               Types::Choice type) {
-  weights.matrix("token_embd.weight", {hidden, vocabulary}, type,
-                 tied ? kOutputGain * fan_in(hidden) : 1.0F);
+  if (tied) {
+    // Half of the output's gain each: behind a wide embedding each token would predict itself, and
+    // behind a narrow one the biases of the layers would predict the same few.
+    const float half = std::sqrt(kOutputGain);
+    weights.matrix("token_embd.weight", {hidden, vocabulary}, type, half * fan_in(hidden));
+    weights.norm("output_norm.weight", hidden, half);
+    return;
+  }
+  weights.matrix("token_embd.weight", {hidden, vocabulary}, type, 1.0F);
   weights.norm("output_norm.weight", hidden);
-  if (!tied)
-    weights.matrix("output.weight", {hidden, vocabulary}, type, kOutputGain * fan_in(hidden));
+  weights.matrix("output.weight", {hidden, vocabulary}, type, kOutputGain * fan_in(hidden));
 }
 
 void add_grouped_attention(Weights& weights, const std::string& block,

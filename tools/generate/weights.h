@@ -74,9 +74,9 @@ class Weights {
         {std::move(name), {size}, TensorType::kF32, Draw::kNormal, mean, kNormDeviation});
   }
   void floats(std::string name, std::vector<std::uint64_t> shape, float deviation,
-              Draw draw = Draw::kNormal) {
+              Draw draw = Draw::kNormal, float mean = 0.0F) {
     recipe_.weights.push_back(
-        {std::move(name), std::move(shape), TensorType::kF32, draw, 0.0F, deviation});
+        {std::move(name), std::move(shape), TensorType::kF32, draw, mean, deviation});
   }
   void matrix(std::string name, std::vector<std::uint64_t> shape, Types::Choice type,
               float deviation);

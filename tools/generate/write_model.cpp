@@ -81,7 +81,7 @@ Result<std::uint64_t> write_model(const std::string& path, Recipe recipe, std::u
   const std::string partial = path + ".partial";
   File file(std::fopen(partial.c_str(), "wb"));
   if (file == nullptr) return io_error(partial, "created");
-  Filler filler(seed);
+  Filler filler(seed, threads);
   Status written = write_all(file, partial, recipe, filler, threads);
   if (std::fclose(file.release()) != 0 && written) written = io_error(partial, "written");
   std::error_code error;

@@ -27,6 +27,7 @@ ConfigureMessage configure() {
   message.slots = 4;
   message.chunk_tokens = 256;
   message.timeout_ms = 1234;
+  message.hashes = HashScope::kSample;
   return message;
 }
 
@@ -37,6 +38,7 @@ BeginMessage begin() {
   message.request.sampling = {0.5F, 40, 0.9F, 0.05F, 1.1F, 0.2F, 0.3F, 32, 77};
   message.request.tokens_max = 128;
   message.request.end_tokens = {1, 2};
+  message.fresh = true;
   return message;
 }
 
@@ -64,7 +66,9 @@ std::vector<ControlMessage> all_kinds() {
                                   TokenMessage{-1},
                                   LogitsMessage{{1.0F, -2.5F}},
                                   done(),
-                                  FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}}};
+                                  FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}},
+                                  TraceMessage{{-1, 2}, 7, {1.0F, 2.0F}},
+                                  SliceHashMessage{3, {"output.weight", {5, 6}}}};
   EXPECT_EQ(all.size(), std::variant_size_v<ControlMessage>);
   return all;
 }
@@ -108,6 +112,7 @@ TEST(ControlMessage, EveryFieldOfAConfigurationTravels) {
   EXPECT_EQ(got.slots, sent.slots);
   EXPECT_EQ(got.chunk_tokens, sent.chunk_tokens);
   EXPECT_EQ(got.timeout_ms, sent.timeout_ms);
+  EXPECT_EQ(got.hashes, sent.hashes);
 }
 
 TEST(ControlMessage, EveryFieldOfARequestTravels) {
@@ -127,6 +132,7 @@ TEST(ControlMessage, EveryFieldOfARequestTravels) {
   EXPECT_EQ(sampling.seed, 77u);
   EXPECT_EQ(got.request.tokens_max, 128);
   EXPECT_EQ(got.request.end_tokens, sent.request.end_tokens);
+  EXPECT_TRUE(got.fresh);
 }
 
 TEST(ControlMessage, EveryFieldOfAResultTravels) {
@@ -161,6 +167,17 @@ TEST(ControlMessage, FieldsOfSmallMessagesTravel) {
   EXPECT_THAT(travelled(LogitsMessage{{1.0F, -2.5F}}).values, ElementsAre(1.0F, -2.5F));
 }
 
+TEST(ControlMessage, WhatVerifyAsksForTravels) {
+  const TraceMessage trace = travelled(TraceMessage{{-1, 2}, 7, {1.0F, 2.0F}});
+  EXPECT_EQ(trace.place, (TracePlace{-1, 2}));
+  EXPECT_EQ(trace.position, 7);
+  EXPECT_THAT(trace.sketches, ElementsAre(1.0F, 2.0F));
+  const SliceHashMessage hash = travelled(SliceHashMessage{3, {"output.weight", {5, 6}}});
+  EXPECT_EQ(hash.rank, 3);
+  EXPECT_EQ(hash.hash.tensor, "output.weight");
+  EXPECT_THAT(hash.hash.blocks, ElementsAre(5, 6));
+}
+
 TEST(ControlMessage, ErrorsTravelWithAndWithoutARank) {
   const Error with_rank =
       travelled(FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}}).error;
@@ -187,7 +204,8 @@ TEST(ControlMessage, EveryTruncationOfEveryKindIsAnError) {
 }
 
 TEST(ControlMessage, UnknownKindIsNamed) {
-  for (const std::uint8_t kind : {std::uint8_t{12}, std::uint8_t{255}}) {
+  for (const std::uint8_t kind :
+       {std::uint8_t{std::variant_size_v<ControlMessage>}, std::uint8_t{255}}) {
     const std::vector<std::byte> bytes{std::byte{kind}};
     const auto decoded = decode_control(bytes);
     ASSERT_FALSE(decoded);

@@ -14,6 +14,7 @@ namespace {
 Step example() {
   Step step;
   step.rows = Step::Rows::kLast;
+  step.trace = Trace::kNoisy;
   step.number = 0x0102030405060708;
   step.slot = 3;
   step.position = 4096;
@@ -26,6 +27,7 @@ TEST(Step, EveryFieldTravels) {
   ASSERT_TRUE(decoded) << decoded.error().message;
   EXPECT_EQ(decoded->kind, Step::Kind::kCompute);
   EXPECT_EQ(decoded->rows, Step::Rows::kLast);
+  EXPECT_EQ(decoded->trace, Trace::kNoisy);
   EXPECT_EQ(decoded->number, 0x0102030405060708u);
   EXPECT_EQ(decoded->slot, 3u);
   EXPECT_EQ(decoded->position, 4096);
@@ -74,6 +76,7 @@ TEST(Step, WhatIsOutsideTheLimitsIsAProtocolError) {
   const std::vector<std::function<void(Step&)>> faults{
       [](Step& step) { step.kind = static_cast<Step::Kind>(2); },
       [](Step& step) { step.rows = static_cast<Step::Rows>(3); },
+      [](Step& step) { step.trace = static_cast<Trace>(3); },
       [](Step& step) { step.slot = kSlotCountMax; },
       [](Step& step) { step.position = -1; },
       [](Step& step) { step.position = kContextMax + 1; },

@@ -13,6 +13,7 @@
 namespace sinew {
 namespace {
 
+using test::changed;
 using test::TinyVocabulary;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -29,16 +30,6 @@ std::vector<std::string> pieces(const Tokenizer& tokenizer, std::string_view tex
   EXPECT_TRUE(ids);
   std::vector<std::string> result;
   for (const TokenId id : *ids) result.push_back(tokenizer.piece(id));
-  return result;
-}
-
-// The metadata without one key, or with another value of it.
-Metadata changed(const Metadata& metadata, const std::string& key, std::optional<MetaValue> value) {
-  Metadata result("tiny.gguf");
-  for (const std::string& name : metadata.keys()) {
-    if (name != key) result.insert(name, *metadata.find(name));
-  }
-  if (value) result.insert(key, std::move(*value));
   return result;
 }
 
@@ -171,6 +162,16 @@ TEST(Tokenizer, AddsBosOnlyIfAskedAndTheFileWantsIt) {
   EXPECT_THAT(pieces(*silent, "a", {.add_bos = true}), ElementsAre("<bos>", "a"));
 }
 
+TEST(Tokenizer, AddsEosOnlyIfAskedAndTheFileWantsIt) {
+  Metadata metadata = changed(TinyVocabulary().metadata(), "tokenizer.ggml.eos_token_id",
+                              MetaScalar(std::uint64_t{66}));
+  metadata.insert("tokenizer.ggml.add_eos_token", MetaScalar(true));
+  const auto tokenizer = Tokenizer::from_metadata(metadata);
+  ASSERT_TRUE(tokenizer);
+  EXPECT_THAT(pieces(*tokenizer, "a", {.add_bos = true}), ElementsAre("a", "B"));
+  EXPECT_THAT(pieces(*tokenizer, "a"), ElementsAre("a"));
+}
+
 TEST(Tokenizer, KnowsTheEndsOfGeneration) {
   const TinyVocabulary vocabulary;
   const Metadata metadata =
@@ -234,13 +235,16 @@ TEST(Tokenizer, RefusesVocabulariesThatContradictThemselves) {
   EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.add_bos_token", MetaScalar(true)),
                        ErrorCode::kInvalidFile),
               HasSubstr("no bos_token_id"));
+  EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.add_eos_token", MetaScalar(true)),
+                       ErrorCode::kInvalidFile),
+              HasSubstr("no eos_token_id"));
 }
 
 TEST(Tokenizer, RefusesOtherKindsOfTokenizers) {
   const Metadata good = TinyVocabulary().metadata();
-  EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.model", MetaScalar(std::string("llama"))),
+  EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.model", MetaScalar(std::string("t5"))),
                        ErrorCode::kUnsupported),
-              HasSubstr("'llama' is not implemented"));
+              HasSubstr("'t5' is not implemented; supported: gpt2"));
   EXPECT_THAT(error_of(changed(good, "tokenizer.ggml.pre", std::nullopt), ErrorCode::kUnsupported),
               HasSubstr("supported: deepseek-v3"));
 }

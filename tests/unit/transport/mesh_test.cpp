@@ -133,6 +133,42 @@ TEST_P(MeshTest, GathersAndBroadcasts_DeliverEveryPartOfUnequalLength) {
   });
 }
 
+// Pipeline stages: subsets work among themselves, in different numbers, between operations of all.
+TEST_P(MeshTest, OperationsOfSubsets_LeaveTheOtherRanksAlone) {
+  const auto transport = GetParam().transport;
+  const int size = GetParam().size;
+  Mesh mesh(transport, size);
+  mesh.run([&, ranks = size](Group& group) {
+    const int first_count = (ranks + 1) / 2;
+    const bool in_first = group.rank() < first_count;
+    const RankSet own = in_first ? RankSet::range(0, first_count)
+                                 : RankSet::range(first_count, ranks - first_count);
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < (in_first ? 3 : 1); ++i) {
+        std::vector<float> data(3000, 1.0f + static_cast<float>(group.rank()));
+        const Status summed = group.all_reduce_sum(data, own);
+        ASSERT_TRUE(summed) << summed.error().message;
+        float expected = 0;
+        for (Rank rank = 0; rank < ranks; ++rank)
+          if (own.contains(rank)) expected += 1.0f + static_cast<float>(rank);
+        ASSERT_EQ(data, std::vector<float>(data.size(), expected));
+      }
+      // Rank 0 hands over to the second half.
+      if (ranks > first_count && (group.rank() == 0 || !in_first)) {
+        std::vector<std::byte> message(500, group.rank() == 0 ? std::byte(round) : std::byte{255});
+        const Status sent =
+            group.broadcast(0, message, RankSet::range(first_count, ranks - first_count).with(0));
+        ASSERT_TRUE(sent) << sent.error().message;
+        ASSERT_EQ(message, std::vector<std::byte>(message.size(), std::byte(round)));
+      }
+      std::vector<float> all(16, 1.0f);
+      const Status status = group.all_reduce_sum(all);
+      ASSERT_TRUE(status) << status.error().message;
+      ASSERT_EQ(all, std::vector<float>(all.size(), static_cast<float>(ranks)));
+    }
+  });
+}
+
 TEST_P(MeshTest, ManyShortOperations_KeepTheirOrder) {
   const auto transport = GetParam().transport;
   const int size = GetParam().size;
