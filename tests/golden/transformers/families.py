@@ -54,7 +54,7 @@ def heads(size, rotary=None):
 
 
 def yarn(config):
-    scaling = config.rope_scaling
+    scaling = config.rope_parameters if hasattr(config, "rope_parameters") else config.rope_scaling
     return {
         "rope.scaling.type": "yarn",
         "rope.scaling.factor": float(scaling["factor"]),
@@ -185,15 +185,21 @@ def deepseek3_metadata(config):
 
 
 def deepseek2_lite():
-    # Without YaRN: transformers' V2 leaves out the attention scale that goes with it (README.md).
+    # transformers 4 leaves out the attention scale that goes with V2's YaRN (README.md).
     from transformers import DeepseekV2Config
     return DeepseekV2Config(**latent(
         num_hidden_layers=2, q_lora_rank=None, n_group=1, topk_group=1, topk_method="greedy", norm_topk_prob=False,
-        routed_scaling_factor=1.0, n_shared_experts=2, max_position_embeddings=4096))
+        routed_scaling_factor=1.0, n_shared_experts=2, max_position_embeddings=163840,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 40.0,
+                         "original_max_position_embeddings": 4096, "beta_fast": 32.0, "beta_slow": 1.0,
+                         "mscale": 0.707, "mscale_all_dim": 0.707}))
 
 
 def deepseek2_lite_metadata(config):
-    return latent_metadata(config, "deepseek-llm") | {"expert_gating_func": SOFTMAX}
+    return latent_metadata(config, "deepseek-llm") | yarn(config) | {
+        "expert_gating_func": SOFTMAX,
+        "rope.scaling.yarn_log_multiplier": 0.1 * config.rope_parameters["mscale_all_dim"],
+    }
 
 
 def gpt_oss():
@@ -253,7 +259,7 @@ FAMILIES = [
     Family("deepseek3", "deepseek2", "DeepseekV3ForCausalLM", deepseek3, deepseek3_metadata, (17, 600, 2100)),
     Family("deepseek2-lite", "deepseek2", "DeepseekV2ForCausalLM", deepseek2_lite, deepseek2_lite_metadata,
            # llama.cpp takes a file of 26 or 27 layers to be without q_lora_rank, and asks all others for it.
-           oracle_metadata=(("attention.q_lora_rank", 0),)),
+           oracle_metadata=(("attention.q_lora_rank", 0),), release=5),
     Family("qwen2", "qwen2", "Qwen2ForCausalLM", qwen2, qwen2_metadata),
     Family("qwen3", "qwen3", "Qwen3ForCausalLM", qwen3, qwen3_metadata),
     Family("qwen3moe", "qwen3moe", "Qwen3MoeForCausalLM", qwen3moe, qwen3moe_metadata),
