@@ -5,9 +5,9 @@
 #include <cstdlib>
 
 #include "../unit/text/tiny_vocabulary.h"
+#include "base/unicode.h"
 #include "text/answer_stream.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 namespace sinew {
 namespace {

@@ -12,11 +12,11 @@
 #include <iterator>
 #include <random>
 
+#include "base/unicode.h"
 #include "gguf/reader.h"
 #include "support/oracle.h"
 #include "text/code_point_set.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 namespace sinew {
 namespace {
