@@ -22,10 +22,10 @@ struct RealModel {
 constexpr RealModel kSmolLm2{"SmolLM2", "SINEW_SMOLLM2", "tests/oracle/smollm2.sh", 512};
 constexpr RealModel kGemma3{"Gemma3", "SINEW_GEMMA3", "tests/oracle/gemma3.sh", 256};
 
-// What is promised to users. The noise of llama.cpp against itself (other kernels and chunks) is
-// below a tenth of it, as the perplexity is a mean over thousands of tokens.
+// What is promised to users. A mean over thousands of tokens, in which the noise of single logits
+// cancels: llama.cpp's own is the same to seven digits for chunks of 64 and of 512 tokens.
 constexpr double kShareMax = 0.005;
-constexpr std::size_t kTokensMax = 3072;
+constexpr std::size_t kTokensMax = 2048;
 
 class Perplexity : public testing::TestWithParam<std::tuple<RealModel, int>> {};
 
