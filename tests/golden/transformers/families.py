@@ -27,16 +27,20 @@ class Family:
     exact: float = 1e-3  # largest logit difference to llama.cpp in float32: sums in another order
     oracle_metadata: tuple = ()  # what llama.cpp wants beside what such files hold
     release: int = 4  # of transformers
+    # Largest KL that rounding may cause at a kept position of a chosen prompt: 1e-6 to 1e-4 is noise, another choice of
+    # experts 1e-3 and more.
+    steady_kl: float = 1e-3
 
 
 def common(config, pre, key_value_heads=None):
-    values = vocabulary.sentence_pieces(config.vocab_size) if pre == "spm" else vocabulary.byte_level(pre, config.vocab_size)
+    size = config.vocab_size
+    values = vocabulary.sentence_pieces(size) if pre == "spm" else vocabulary.byte_level(pre, size)
     values.update({
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
         "feed_forward_length": config.intermediate_size,
-        "vocab_size": config.vocab_size,
+        "vocab_size": size,
         "attention.head_count": config.num_attention_heads,
         "attention.head_count_kv": key_value_heads or config.num_key_value_heads,
         "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
@@ -202,6 +206,28 @@ def deepseek2_lite_metadata(config):
     }
 
 
+def deepseek32():
+    from transformers import DeepseekV32Config
+    # The indexer keeps 256 tokens of 600. It has eight heads, for a token's score is exactly 0 where no head's product
+    # is positive, and which of tied tokens is chosen is nobody's promise.
+    return DeepseekV32Config(**latent(
+        num_hidden_layers=2, q_lora_rank=48, n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5,
+        index_topk=256, index_head_dim=64, index_n_heads=8, max_position_embeddings=163840,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 40.0,
+                         "original_max_position_embeddings": 4096, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+                         "mscale_all_dim": 1.0}))
+
+
+def deepseek32_metadata(config):
+    return latent_metadata(config, "deepseek-v3") | yarn(config) | {
+        "expert_gating_func": SIGMOID,
+        "rope.scaling.yarn_log_multiplier": 0.1 * config.rope_parameters["mscale_all_dim"],
+        "attention.indexer.head_count": config.index_n_heads,
+        "attention.indexer.key_length": config.index_head_dim,
+        "attention.indexer.top_k": config.index_topk,
+    }
+
+
 def gpt_oss():
     from transformers import GptOssConfig
     # "truncate" is false in the published model; GGUF cannot say so, and llama.cpp truncates (README.md).
@@ -267,5 +293,8 @@ FAMILIES = [
     Family("gpt-oss", "gpt-oss", "GptOssForCausalLM", gpt_oss, gpt_oss_metadata, (17, 600, 2100), 128),
     Family("gemma3", "gemma3", "Gemma3ForCausalLM", gemma3, gemma3_metadata, (17, 600), 128,
            exact=2e-2),  # ggml's GELU is a table of F16: relative steps of 2^-11 in each layer
+    Family("deepseek32", "deepseek32", "DeepseekV32ForCausalLM", deepseek32, deepseek32_metadata, release=5,
+           exact=0.1,  # one of the 256 chosen tokens may be nearly tied with another even in float32,
+           steady_kl=2e-2),  # and rounding always exchanges a few
     Family("minimax-m2", "minimax-m2", "MiniMaxM2ForCausalLM", minimax_m2, minimax_m2_metadata, release=5),
 ]

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Makes the goldens of this folder: tiny random models as GGUF files, and transformers' logits for them.
 
-    python3 -m venv VENV && VENV/bin/pip install -r requirements.txt (and one more with requirements-5.txt)
+    python3 -m venv VENV && VENV/bin/pip install -r requirements.txt   (another with requirements-5.txt)
     VENV/bin/python make.py --oracle ../../../build/dev/tests/support/sinew-oracle [--only FAMILY]
 
 Writes for each family NAME.gguf (matrices in F16), NAME.logits (float32, one row of the vocabulary after another) and
-NAME.json (prompts, positions of the rows, where it came from). transformers computes in float32 with eager attention, on
-weights that F16 holds exactly. llama.cpp then computes the same logits twice: from a file in F32 with a float32 cache,
-which proves the conversion, and from the F16 file with its usual settings, which shows how much rounding moves them.
+NAME.json (prompts, positions of the rows, where it came from). transformers computes in float32 with eager attention,
+on weights that F16 holds exactly. llama.cpp then computes the same logits twice: from a file in F32 with a float32
+cache, which proves the conversion, and from the F16 file with its usual settings, which shows how much rounding moves
+them.
 """
 
 import argparse
@@ -31,8 +32,6 @@ BYTES = 256  # ids that every vocabulary of ours has
 # Rounding to F16 is a relative error of at most 2^-11 each time; a layer rounds its activations several times.
 NOISE = 2.0**-10
 NOISE_DRAWS = 4
-# Noise moves a position's KL by 1e-6 to 1e-4; another choice of experts by 1e-3 and more.
-STEADY_KL = 1e-3
 ATTEMPTS = 40
 # llama.cpp with its usual F16 cache, in ways that round differently.
 ORACLE_SETTINGS = ([], ["--no-flash"], ["--chunk", "33"])
@@ -117,7 +116,7 @@ def steady_prompt(family, model, length, positions):
         rows = logits(model, prompt)
         moved = [difference(rows[positions], logits(model, prompt, NOISE, seed)[positions])
                  for seed in range(NOISE_DRAWS)]
-        if max(one["max_kl"] for one in moved) < STEADY_KL:
+        if max(one["max_kl"] for one in moved) < family.steady_kl:
             return prompt, rows, attempt, largest(moved)
     raise SystemExit(f"{family.name}: no steady prompt of {length} tokens in {ATTEMPTS} attempts")
 
