@@ -122,6 +122,21 @@ std::vector<std::string> pieces_of(const std::string& file, const std::string& t
   return pieces;
 }
 
+// Of a type that is slow to quantise, whose pool holds fewer blocks than there are tokens.
+TEST(Generator, NoTwoTokensAreTheSame) {
+  const TemporaryFolder folder;
+  const auto model = generate_model(SINEW_GENERATE, folder, "tiny-llama", "iq3_xxs", kContext);
+  ASSERT_TRUE(model) << model.error().message;
+  const auto file = read_file(*model);
+  ASSERT_TRUE(file) << file.error().message;
+  constexpr std::size_t kBlock = 98;
+  for (const char* name : {"token_embd.weight", "output.weight"}) {
+    const auto rows = pieces_of(*file, name, kBlock, 0);
+    EXPECT_EQ(rows.size(), 320U);
+    EXPECT_EQ(std::set(rows.begin(), rows.end()).size(), rows.size()) << name;
+  }
+}
+
 // Large matrices are put together from blocks quantised once. Equal rows would be tokens that tie,
 // and blocks shared by two matrices, scaled, would make what one writes what the other looks for.
 TEST(Generator, LargeMatricesRepeatNoRowAndShareNoBlock) {

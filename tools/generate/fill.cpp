@@ -115,7 +115,7 @@ struct Pooling {
 
 Pooling pooling_of(TensorType type) {
   if (type == TensorType::kIQ4_NL || type == TensorType::kIQ4_XS) return {1u << 18, 1u << 18};
-  if (tensor_type_traits(type)->name.starts_with("iq")) return {1u << 16, 1u << 16};
+  if (tensor_type_traits(type)->name.starts_with("iq")) return {1u << 17, 1u << 16};
   if (tensor_type_traits(type)->block_length == 256) return {1u << 20, 1u << 20};
   return {8u << 20, 1u << 20};
 }
