@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::int64_t kProbeTokens = 512;
 
+// Rows of so few columns stay in plain buffers: with them the AMX kernels of ggml 0.25 give wrong
+// products for more than 32 tokens (tests/unit/graph/weight_kernels_test.cpp finds it).
+constexpr std::int64_t kColumnsTooFew = 32;
+
 // True if `type` of buffer holds `weight` in a layout with which the device multiplies.
 bool multiplies_from(const Device& device, ggml_backend_buffer_type_t type, const LoadItem& item) {
   ggml_context_ptr context(ggml_init({ggml_tensor_overhead() * 8, nullptr, true}));
@@ -35,7 +39,7 @@ bool multiplies_from(const Device& device, ggml_backend_buffer_type_t type, cons
 }
 
 ggml_backend_buffer_type_t choose_buffers(const Device& device, const LoadItem& item) {
-  if (item.use != TensorUse::kOther)
+  if (item.use != TensorUse::kOther && item.shape[0] > kColumnsTooFew)
     for (ggml_backend_buffer_type_t type : device.weight_buffers())
       if (multiplies_from(device, type, item)) return type;
   return device.default_buffers();

@@ -148,7 +148,7 @@ TEST_F(VerifyOne, ShowsEveryLayerOfEveryStage) {
 TEST_F(VerifyOne, LongPromptOfTheBundledModelPasses) {
   const auto model = load_bundled_model();
   ASSERT_TRUE(model) << model.error().message;
-  const Outcome outcome = verify(model->path, {"--ranks", "2"}, {});
+  const Outcome outcome = verify(model->path, {}, {});
   EXPECT_TRUE(outcome.ok()) << outcome.report.dump(1) << outcome.err;
 }
 
