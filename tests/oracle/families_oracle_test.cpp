@@ -196,13 +196,24 @@ std::vector<Case> cases() {
     bool longest = true;
   };
   // The 27 layers of the Lite models take minutes for 5000 tokens.
-  constexpr Kind kKinds[] = {
-      {"tiny-llama2", false},      {"tiny-llama3", false},   {"tiny-mixtral", true},
-      {"tiny-qwen2", false},       {"tiny-qwen3", false},    {"tiny-qwen3moe", true},
-      {"tiny-glm4moe", true},      {"tiny-gptoss", true},    {"tiny-minimax", true},
-      {"tiny-gemma3", false},      {"tiny-ds", true},        {"tiny-ds-v2", true},
-      {"tiny-kimi", true},         {"tiny-moonlight", true}, {"tiny-ds-lite", true, false},
-      {"tiny-ds-old", true, false}};
+  constexpr Kind kKinds[] = {{"tiny-llama2", false},
+                             {"tiny-llama3", false},
+                             {"tiny-mixtral", true},
+                             {"tiny-qwen2", false},
+                             {"tiny-qwen3", false},
+                             {"tiny-qwen3moe", true},
+                             {"tiny-glm4moe", true},
+                             {"tiny-gptoss", true},
+                             {"tiny-minimax", true},
+                             {"tiny-gemma3", false},
+                             {"tiny-ds", true},
+                             {"tiny-ds-v2", true},
+                             {"tiny-kimi", true},
+                             {"tiny-moonlight", true},
+                             {"tiny-ds-lite", true, false},
+                             {"tiny-ds-old", true, false},
+                             {"tiny-glm-dsa", true, false},
+                             {"tiny-glm-dsa-shared", true, false}};
   std::vector<Case> list;
   for (const Kind& kind : kKinds) {
     list.push_back({kind.name, "f32", kFloat32, kind.experts, false});
