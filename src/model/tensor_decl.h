@@ -39,7 +39,7 @@ struct SplitRule {
 enum class TensorUse : std::uint8_t {
   kMatrix,   // multiplied with contiguous activations of [elements, tokens]
   kExperts,  // a matrix for each expert, multiplied by choice
-  kOther,    // looked up by rows, multiplied head by head, or a vector
+  kOther,    // looked up by rows, multiplied head by head, a vector: kept as the file has it
 };
 
 // Which pipeline stages need a tensor.
