@@ -153,6 +153,9 @@ void StepRunner::write_inputs(const StepGraph& graph, const Step& step) {
       positions[i] = static_cast<std::int32_t>(step.position + static_cast<std::int64_t>(i));
     write<std::int32_t>(inputs.positions, positions);
   }
+  if (in_use(inputs.rope_divisors)) write<float>(inputs.rope_divisors, spec_.rope.divisors);
+  if (in_use(inputs.window_rope_divisors))
+    write<float>(inputs.window_rope_divisors, spec_.window.rope.divisors);
   if (in_use(inputs.cache_rows)) {
     const auto cells = typed<std::int64_t>(scratch_, tokens);
     const std::int64_t first = graph.shape().slot * options_.context + step.position;
