@@ -58,7 +58,5 @@ run_step() {
 
 # Compiled objects are kept outside the checkout and shared between checkouts; nothing relies on them.
 use_ccache() {
-  command -v ccache >/dev/null || return 0
-  export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
   export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 }

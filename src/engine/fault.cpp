@@ -2,11 +2,22 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+
+#include "sample/random.h"
 
 namespace sinew {
 namespace {
 
 constexpr float kElementError = 100.0F;
+constexpr std::uint64_t kPlacesMax = 4096;  // sums of a step
+
+// Uniform, of standard deviation `size`.
+void add_noise(std::uint64_t seed, double size, std::span<float> values) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] *=
+        static_cast<float>(1.0 + size * std::sqrt(3.0) * (2.0 * random_unit(seed, i) - 1.0));
+}
 
 template <typename T>
 bool read_number(std::string_view text, T& number) {
@@ -19,8 +30,8 @@ bool read_number(std::string_view text, T& number) {
 Result<Fault> parse_fault(const std::string& text) {
   const auto bad = [&] {
     return fail(ErrorCode::kUsage,
-                "--inject {}: must be byte=TENSOR@OFFSET, rows=TENSOR@A,B, sum=STEP@PLACE,FACTOR "
-                "or element=STEP@PLACE,I",
+                "--inject {}: must be byte=TENSOR@OFFSET, rows=TENSOR@A,B, sum=STEP@PLACE,FACTOR, "
+                "noise=STEP@PLACE,SIZE or element=STEP@PLACE,I",
                 text);
   };
   const std::size_t equals = text.find('=');
@@ -45,8 +56,14 @@ Result<Fault> parse_fault(const std::string& text) {
     return fault;
   }
   if (!read_number(target, fault.step)) return bad();
-  if (kind != "sum" && kind != "element") return bad();
-  fault.kind = kind == "sum" ? Fault::Kind::kSum : Fault::Kind::kElement;
+  if (kind == "sum")
+    fault.kind = Fault::Kind::kSum;
+  else if (kind == "noise")
+    fault.kind = Fault::Kind::kNoise;
+  else if (kind == "element")
+    fault.kind = Fault::Kind::kElement;
+  else
+    return bad();
   return fault;
 }
 
@@ -87,6 +104,8 @@ Status Faults::damage_hashed(const LoadItem& item, std::span<std::byte> slice) c
 
 void Faults::damage_sum(std::uint64_t step, std::uint64_t place, std::span<float> part) const {
   for (const Fault& fault : faults_) {
+    if (fault.kind == Fault::Kind::kNoise && step >= fault.step && place >= fault.first)
+      add_noise(step * kPlacesMax + place, fault.second, part);
     if (fault.first != place) continue;
     if (fault.kind == Fault::Kind::kSum && step >= fault.step) {
       for (float& value : part) value *= static_cast<float>(fault.second);

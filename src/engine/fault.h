@@ -16,14 +16,17 @@ namespace sinew {
 //   rows=TENSOR@A,B        two rows of the slice are swapped after it was hashed
 //   sum=STEP@PLACE,FACTOR  this rank's part of the PLACE-th sum is multiplied, in every step from
 //                          number STEP on
+//   noise=STEP@PLACE,SIZE  every element of this rank's part of every sum from that place and step
+//                          on is off by a random part of relative size SIZE, as if another kernel
+//                          had rounded
 //   element=STEP@PLACE,I   element I of that part is wrong by 100, in that one step
 struct Fault {
-  enum class Kind : std::uint8_t { kByte, kRows, kSum, kElement };
+  enum class Kind : std::uint8_t { kByte, kRows, kSum, kNoise, kElement };
   Kind kind = Kind::kByte;
   std::string tensor;
   std::uint64_t step = 0;
   std::uint64_t first = 0;  // offset, row or place
-  double second = 0;        // row, factor or element
+  double second = 0;        // row, factor, size or element
 };
 Result<Fault> parse_fault(const std::string& text);
 

@@ -26,6 +26,27 @@ std::vector<float> sorted(std::span<const float> values) {
   return copy;
 }
 
+// Both ascending. A flipped token is far from the others whatever flipped it, so such tokens are
+// counted: how many there are grows with the rounding, as does the rest.
+std::optional<std::string> judge_flips(std::span<const float> errors,
+                                       std::span<const float> noise) {
+  const double border = 2 * kTolerance * quantile(noise, 0.5) + kSketchRounding;
+  const auto above = [&](std::span<const float> ascending) {
+    const auto first = std::upper_bound(ascending.begin(), ascending.end(), border);
+    return static_cast<double>(ascending.end() - first);
+  };
+  const auto count = static_cast<double>(errors.size());
+  // One flip at least: none seen does not mean that there are none.
+  const double expected = std::min(1.0, kTolerance * std::max(1.0, above(noise)) / count);
+  const double limit = expected + kQuantileSigmas * std::sqrt(expected * (1 - expected) / count);
+  const double share = above(errors) / count;
+  if (share <= limit) return std::nullopt;
+  return fmt::format(
+      "{:.1f} % of the tokens differ by more than {:.2g}; rounding accounts for "
+      "{:.1f} %",
+      100 * share, border, 100 * limit);
+}
+
 }  // namespace
 
 double rounding_noise(TensorType type) {
@@ -101,7 +122,8 @@ std::optional<std::string> judge(std::span<const float> errors, std::span<const 
     const double expected = quantile(allowed, share);
     if (exceeds(error, expected)) return explain(level.name, error, expected);
   }
-  if (!has_experts && exceeds(observed.back(), allowed.back()))
+  if (has_experts) return judge_flips(observed, allowed);
+  if (exceeds(observed.back(), allowed.back()))
     return explain("single tokens", observed.back(), allowed.back());
   return std::nullopt;
 }

@@ -23,8 +23,8 @@
 // Places are judged by quantiles over many tokens. Without experts noise has no long tail, so the
 // worst token is judged, too. With experts a token whose expert flips is another token from there
 // on, and there may be more of those in one computation than in the other by chance: each quantile
-// is compared with one of the noise that lies kQuantileSigmas binomial deviations higher, and the
-// worst token is not judged.
+// is compared with one of the noise that lies kQuantileSigmas binomial deviations higher, and,
+// instead of the worst token, the number of tokens that are far off.
 namespace sinew {
 
 // Rounding of two sums differs by 1.4 times one's, and noise stands at two places of a layer while

@@ -58,6 +58,11 @@ Result<std::unique_ptr<StepRunner>> StepRunner::load(
   SINEW_ASSIGN(runner->plan_, make_plan(runner->spec_, runner->bound_, options.layout));
   SINEW_TRY(check_cache_type(runner->spec_, options.cache_type));
   SINEW_ASSIGN(runner->device_, Device::open(options.device, options.threads));
+  if (options.layout.whole_experts && !runner->device_->is_cpu())
+    return fail(ErrorCode::kUnsupported,
+                "device {}: whole experts send a token to one expert several times, which is proven "
+                "on the CPU only; use --experts columns or --device CPU",
+                runner->device_->name());
 
   SINEW_TRY(runner->load_slices(progress));
   const auto heads = static_cast<int>(runner->plan_.range(options.rank, Dimension::kHeads).size());
@@ -148,6 +153,9 @@ void StepRunner::write_inputs(const StepGraph& graph, const Step& step) {
       positions[i] = static_cast<std::int32_t>(step.position + static_cast<std::int64_t>(i));
     write<std::int32_t>(inputs.positions, positions);
   }
+  if (in_use(inputs.rope_divisors)) write<float>(inputs.rope_divisors, spec_.rope.divisors);
+  if (in_use(inputs.window_rope_divisors))
+    write<float>(inputs.window_rope_divisors, spec_.window.rope.divisors);
   if (in_use(inputs.cache_rows)) {
     const auto cells = typed<std::int64_t>(scratch_, tokens);
     const std::int64_t first = graph.shape().slot * options_.context + step.position;

@@ -55,6 +55,13 @@ void GraphBuilder::make_inputs() {
   }
   inputs.positions = input(GGML_TYPE_I32, shape.tokens, 1, "positions");
   inputs.rows = input(GGML_TYPE_I32, shape.rows, 1, "rows");
+  const auto divisors = [&](const RopeSpec& rope, const char* name) {
+    const auto count = static_cast<std::int64_t>(rope.divisors.size());
+    return count == 0 ? nullptr : input(GGML_TYPE_F32, count, 1, name);
+  };
+  inputs.rope_divisors = divisors(spec().rope, "rope_divisors");
+  if (spec().window.size > 0)
+    inputs.window_rope_divisors = divisors(spec().window.rope, "window_rope_divisors");
   if (shape.trace != Trace::kOff)
     inputs.sketch = input(GGML_TYPE_F32, spec().embedding, kSketchRows, "sketch");
   if (shape.trace == Trace::kNoisy)
@@ -124,9 +131,11 @@ ggml_tensor* GraphBuilder::feed_forward(ggml_tensor* input, const LayerPlace& at
                       activate(gate, up));
 }
 
-ggml_tensor* GraphBuilder::rope(ggml_tensor* input, const RopeSpec& rope) const {
-  return ggml_rope_ext(context_, input, step_.inputs_.positions, weight("rope_freqs.weight"),
-                       rope.dimensions, rope.neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL,
+ggml_tensor* GraphBuilder::rope(ggml_tensor* input, const RopeSpec& rope,
+                                ggml_tensor* divisors) const {
+  if (divisors == nullptr) divisors = weight("rope_freqs.weight");
+  return ggml_rope_ext(context_, input, step_.inputs_.positions, divisors, rope.dimensions,
+                       rope.neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL,
                        rope.original_context, rope.base, rope.scale, rope.extrapolation,
                        rope.attention_factor, rope.beta_fast, rope.beta_slow);
 }
@@ -234,7 +243,7 @@ void GraphBuilder::finish(ggml_tensor* hidden) {
   ggml_set_output(step_.hidden_);
   expand(step_.hidden_);
   if (!ends_model || !step_.shape_.logits) return;
-  ggml_tensor* logits = project(spec().tied_output ? "token_embd" : "output", step_.hidden_);
+  ggml_tensor* logits = project("output", step_.hidden_);
   if (logits == nullptr) return;
   if (spec().logit_cap != 0.0F) {
     logits = ggml_tanh(context_, ggml_scale(context_, logits, 1.0F / spec().logit_cap));

@@ -61,9 +61,12 @@ class GraphBuilder {
                             const std::string& suffix = "") const;
   // Rotates the first or only `rope.dimensions` elements of each head: [dimensions, heads, tokens].
   ggml_tensor* rope(ggml_tensor* input, const LayerPlace& at) const {
-    return rope(input, spec().rope_of(at.layer));
+    return rope(input, spec().rope_of(at.layer),
+                spec().windowed(at.layer) ? inputs().window_rope_divisors : inputs().rope_divisors);
   }
-  ggml_tensor* rope(ggml_tensor* input, const RopeSpec& rope) const;
+  // `divisors`: null for those of the file, if it has any.
+  ggml_tensor* rope(ggml_tensor* input, const RopeSpec& rope,
+                    ggml_tensor* divisors = nullptr) const;
   // Appends this step's rows ([elements, tokens]) to a cache and shows the slot's cells as
   // [elements of a head, cells, heads]; `elements` of each head from `offset` on.
   void write_cache(ggml_tensor* cache, ggml_tensor* rows);

@@ -25,6 +25,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   std::string name() const;
+  bool is_cpu() const { return ggml_backend_dev_type(device_) == GGML_BACKEND_DEVICE_TYPE_CPU; }
   ggml_backend_t backend() const { return backend_.get(); }
   ggml_backend_buffer_type_t default_buffers() const;
   // Buffer types that keep weights in a faster layout for some operators, best first; may be empty.

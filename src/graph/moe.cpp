@@ -7,23 +7,19 @@ namespace {
 
 // The smallest normal f16: keeps the sum of weights from being zero.
 constexpr float kWeightSumMin = 6.103515625e-5F;
-constexpr int kBestOfGroup = 2;  // experts whose sum scores a group
 
-// Scores with everything outside the best groups at -infinity. [experts, tokens]
-ggml_tensor* keep_best_groups(ggml_context* ctx, ggml_tensor* scores, const ExpertSpec& experts,
-                              std::int64_t tokens) {
-  const std::int64_t size = experts.count / experts.groups;
-  ggml_tensor* groups = ggml_reshape_3d(ctx, scores, size, experts.groups, tokens);
-  ggml_tensor* best = ggml_argsort_top_k(ctx, groups, kBestOfGroup);
-  ggml_tensor* best_scores =
-      ggml_get_rows(ctx, ggml_reshape_4d(ctx, groups, 1, size, experts.groups, tokens), best);
-  ggml_tensor* group_scores =
-      ggml_sum_rows(ctx, ggml_reshape_3d(ctx, best_scores, kBestOfGroup, experts.groups, tokens));
-  ggml_tensor* chosen = ggml_argsort_top_k(
-      ctx, ggml_reshape_2d(ctx, group_scores, experts.groups, tokens), experts.groups_used);
-  ggml_tensor* kept = ggml_get_rows(ctx, groups, chosen);
-  ggml_tensor* masked = ggml_set_rows(ctx, ggml_fill(ctx, groups, -INFINITY), kept, chosen);
-  return ggml_reshape_2d(ctx, masked, experts.count, tokens);
+// Experts whose sum scores a group. DeepSeek V2 has softmax scores and takes the groups of the best
+// expert (arXiv:2405.04434, section 2.2.2; "group_limited_greedy" of its modeling file). V3 has
+// sigmoid scores with a bias and adds the best two (arXiv:2412.19437, section 2.1.2; "noaux_tc").
+int best_of_group(ExpertSpec::Gating gating) {
+  switch (gating) {
+    case ExpertSpec::Gating::kSoftmax:
+    case ExpertSpec::Gating::kSoftmaxOfChosen:
+      return 1;
+    case ExpertSpec::Gating::kSigmoid:
+      return 2;
+  }
+  return 0;
 }
 
 struct Routing {
@@ -53,7 +49,7 @@ Routing route(GraphBuilder& g, ggml_tensor* x, const std::string& prefix) {
   ggml_tensor* choice = scores;
   if (ggml_tensor* bias = g.weight(prefix + "exp_probs_b.bias"))
     choice = ggml_add(ctx, scores, bias);
-  if (experts.groups > 1) choice = keep_best_groups(ctx, choice, experts, tokens);
+  if (experts.groups > 1) choice = keep_best_groups(ctx, choice, experts);
   ggml_tensor* chosen = ggml_argsort_top_k(ctx, choice, experts.used);
 
   ggml_tensor* weights =
@@ -120,6 +116,23 @@ ggml_tensor* project_chosen(GraphBuilder& g, const std::string& name, ggml_tenso
 }
 
 }  // namespace
+
+ggml_tensor* keep_best_groups(ggml_context* ctx, ggml_tensor* scores, const ExpertSpec& experts) {
+  const std::int64_t tokens = scores->ne[1];
+  const std::int64_t size = experts.count / experts.groups;
+  const int best_count = best_of_group(experts.gating);
+  ggml_tensor* groups = ggml_reshape_3d(ctx, scores, size, experts.groups, tokens);
+  ggml_tensor* best = ggml_argsort_top_k(ctx, groups, best_count);
+  ggml_tensor* best_scores =
+      ggml_get_rows(ctx, ggml_reshape_4d(ctx, groups, 1, size, experts.groups, tokens), best);
+  ggml_tensor* group_scores =
+      ggml_sum_rows(ctx, ggml_reshape_3d(ctx, best_scores, best_count, experts.groups, tokens));
+  ggml_tensor* chosen = ggml_argsort_top_k(
+      ctx, ggml_reshape_2d(ctx, group_scores, experts.groups, tokens), experts.groups_used);
+  ggml_tensor* kept = ggml_get_rows(ctx, groups, chosen);
+  ggml_tensor* masked = ggml_set_rows(ctx, ggml_fill(ctx, groups, -INFINITY), kept, chosen);
+  return ggml_reshape_2d(ctx, masked, experts.count, tokens);
+}
 
 ExpertSum mixture_of_experts(GraphBuilder& g, ggml_tensor* x, const LayerPlace& at) {
   ggml_context* ctx = g.context();

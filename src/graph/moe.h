@@ -19,4 +19,7 @@ struct ExpertSum {
 // rank from the same bits. `x`: [embedding, tokens].
 ExpertSum mixture_of_experts(GraphBuilder& g, ggml_tensor* x, const LayerPlace& at);
 
+// `scores`, F32 [experts, tokens], with those outside the best groups of each token at -infinity.
+ggml_tensor* keep_best_groups(ggml_context* ctx, ggml_tensor* scores, const ExpertSpec& experts);
+
 }  // namespace sinew

@@ -48,7 +48,11 @@ struct StepInputs {
       nullptr;  // I32 [tokens]: row of this rank's slice of the embedding, 0 if not held
   ggml_tensor* token_held =
       nullptr;  // F32 [1, tokens]: 1 where this rank holds the row, else 0; null with one rank
-  ggml_tensor* positions = nullptr;    // I32 [tokens]
+  ggml_tensor* positions = nullptr;  // I32 [tokens]
+  // F32 [dimensions / 2]: RopeSpec::divisors of the model and of its windowed layers; null if there
+  // are none.
+  ggml_tensor* rope_divisors = nullptr;
+  ggml_tensor* window_rope_divisors = nullptr;
   ggml_tensor* cache_rows = nullptr;   // I64 [tokens]: cell of each token; null without heads
   ggml_tensor* mask = nullptr;         // F16 [cells, tokens]: 0 or -inf; null without heads
   ggml_tensor* window_mask = nullptr;  // the same for windowed layers; null if there are none

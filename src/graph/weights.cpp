@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::int64_t kProbeTokens = 512;
 
+// Rows of so few columns stay in plain buffers: with them the AMX kernels of ggml 0.25 give wrong
+// products for more than 32 tokens (tests/unit/graph/weight_kernels_test.cpp finds it).
+constexpr std::int64_t kColumnsTooFew = 32;
+
 // True if `type` of buffer holds `weight` in a layout with which the device multiplies.
 bool multiplies_from(const Device& device, ggml_backend_buffer_type_t type, const LoadItem& item) {
   ggml_context_ptr context(ggml_init({ggml_tensor_overhead() * 8, nullptr, true}));
@@ -35,7 +39,7 @@ bool multiplies_from(const Device& device, ggml_backend_buffer_type_t type, cons
 }
 
 ggml_backend_buffer_type_t choose_buffers(const Device& device, const LoadItem& item) {
-  if (item.use != TensorUse::kOther)
+  if (item.use != TensorUse::kOther && item.shape[0] > kColumnsTooFew)
     for (ggml_backend_buffer_type_t type : device.weight_buffers())
       if (multiplies_from(device, type, item)) return type;
   return device.default_buffers();
@@ -55,13 +59,22 @@ Result<Weights> Weights::allocate(const Device& device, const std::vector<LoadIt
     if (context == nullptr)
       return fail(ErrorCode::kNoMemory, "no memory for {} tensor headers", members.size());
     std::uint64_t bytes = 0;
+    // One content under two names in one layout is held once.
+    std::map<std::array<std::uint64_t, 4>, ggml_tensor*> by_content;
     for (const LoadItem* item : members) {
+      ggml_tensor*& known =
+          by_content[{item->part, item->file_offset, item->bytes.offset, item->bytes.total()}];
+      if (known != nullptr) {
+        weights.tensors_.emplace(item->name, known);
+        continue;
+      }
       ggml_tensor* tensor =
           ggml_new_tensor(context.get(), static_cast<ggml_type>(item->type), 4, item->shape.data());
       ggml_set_name(tensor, item->name.c_str());
       SINEW_ASSERT(ggml_nbytes(tensor) == item->bytes.total());
       bytes += item->bytes.total();
       weights.tensors_.emplace(item->name, tensor);
+      known = tensor;
     }
     ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors_from_buft(context.get(), type));
     if (buffer == nullptr)

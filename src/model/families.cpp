@@ -93,11 +93,12 @@ void TensorTable::ends() {
   TensorDecl& embedding =
       by_outputs("token_embd.weight", spec_.embedding, spec_.vocabulary, Dimension::kVocabulary);
   embedding.use = TensorUse::kOther;
-  embedding.place = spec_.tied_output ? Place::kBothEnds : Place::kFirstStage;
+  embedding.place = Place::kFirstStage;
   vector("output_norm.weight", spec_.embedding).place = Place::kLastStage;
-  if (!spec_.tied_output)
-    by_outputs("output.weight", spec_.embedding, spec_.vocabulary, Dimension::kVocabulary).place =
-        Place::kLastStage;
+  TensorDecl& output =
+      by_outputs("output.weight", spec_.embedding, spec_.vocabulary, Dimension::kVocabulary);
+  output.place = Place::kLastStage;
+  if (spec_.tied_output) output.source = "token_embd.weight";
 }
 
 void TensorTable::feed_forward(std::string_view suffix, std::int64_t columns, Dimension dimension) {

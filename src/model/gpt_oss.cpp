@@ -15,6 +15,9 @@ void read_gpt_oss(SpecReader& reader, ModelSpec& spec) {
   read_window(reader, spec, kWindowPeriod);
   if (spec.window.size == 0) reader.reject("attention.sliding_window", "is missing or 0");
   spec.window.rope.base = reader.real_or("rope.freq_base_swa", spec.rope.base);
+  // The published configurations say "truncate": false, for which GGUF has no key.
+  use_unrounded_yarn(spec.rope);
+  use_unrounded_yarn(spec.window.rope);
 }
 
 void declare_gpt_oss(const ModelSpec& spec, TensorTable& table) {

@@ -35,6 +35,9 @@ struct RopeSpec {
   float beta_fast = 32.0F;
   float beta_slow = 1.0F;
   int original_context = 0;
+  // Of each pair of elements, what its frequency is divided by; empty: nothing, or what the file's
+  // rope_freqs.weight says.
+  std::vector<float> divisors;
 };
 
 // What joins the two branches of a gated feed-forward.

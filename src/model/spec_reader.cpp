@@ -85,6 +85,31 @@ RopeSpec read_rope(SpecReader& reader, std::int64_t context, int dimensions) {
   return rope;
 }
 
+// arXiv:2309.00071, section 3.2: frequencies that turn more than beta_fast times within the
+// original context are kept, those below beta_slow are stretched by the factor, and a ramp over the
+// dimensions joins them.
+void use_unrounded_yarn(RopeSpec& rope) {
+  if (rope.extrapolation == 0) return;
+  constexpr double kRampMin = 0.001;  // as everywhere where the two borders meet
+  const double pi = std::acos(-1.0);
+  const auto border = [&](double turns) {
+    return rope.dimensions * std::log(rope.original_context / (turns * 2 * pi)) /
+           (2 * std::log(double{rope.base}));
+  };
+  const double low = std::max(0.0, border(rope.beta_fast));
+  const double high = std::min(rope.dimensions - 1.0, border(rope.beta_slow));
+  rope.divisors.clear();
+  for (int pair = 0; pair < rope.dimensions / 2; ++pair) {
+    const double ramp = std::clamp((pair - low) / std::max(kRampMin, high - low), 0.0, 1.0);
+    const double kept = (1 - ramp) * double{rope.extrapolation};
+    rope.divisors.push_back(static_cast<float>(1 / (kept + (1 - kept) * double{rope.scale})));
+  }
+  // What ggml multiplies by only where it extrapolates itself.
+  rope.attention_factor *= 1.0F + 0.1F * std::log(1.0F / rope.scale);
+  rope.extrapolation = 0;
+  rope.scale = 1;
+}
+
 void read_grouped_attention(SpecReader& reader, ModelSpec& spec) {
   spec.heads = reader.dimension("attention.head_count");
   spec.kv_heads = reader.dimension_or("attention.head_count_kv", spec.heads, 1);

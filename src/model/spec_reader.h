@@ -53,6 +53,11 @@ class SpecReader {
 // Parts of the metadata that families share. `dimensions`: rotated elements if the file does not
 // say.
 RopeSpec read_rope(SpecReader& reader, std::int64_t context, int dimensions);
+
+// For models trained with YaRN whose borders are not rounded: ggml rounds those between kept and
+// stretched frequencies to whole dimensions, so its YaRN is replaced by divisors. Does nothing if
+// the model has no YaRN.
+void use_unrounded_yarn(RopeSpec& rope);
 // Heads, key-value heads, their dimensions, scale and rotation of grouped-query attention.
 void read_grouped_attention(SpecReader& reader, ModelSpec& spec);
 // What holds if the file does not say. Without `columns` the file must.

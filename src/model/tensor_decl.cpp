@@ -106,7 +106,7 @@ Result<std::vector<BoundTensor>> bind_tensors(const ModelSpec& spec, const GgufM
   std::vector<BoundTensor> bound;
   std::set<std::string_view> known;
   for (TensorDecl& decl : declare_tensors(spec)) {
-    const TensorInfo* info = model.find(decl.name);
+    const TensorInfo* info = model.find(decl.source.empty() ? decl.name : decl.source);
     if (info == nullptr) {
       if (!decl.required) continue;
       return fail(ErrorCode::kInvalidFile,

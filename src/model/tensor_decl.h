@@ -39,7 +39,7 @@ struct SplitRule {
 enum class TensorUse : std::uint8_t {
   kMatrix,   // multiplied with contiguous activations of [elements, tokens]
   kExperts,  // a matrix for each expert, multiplied by choice
-  kOther,    // looked up by rows, multiplied head by head, or a vector
+  kOther,    // looked up by rows, multiplied head by head, a vector: kept as the file has it
 };
 
 // Which pipeline stages need a tensor.
@@ -47,13 +47,16 @@ enum class Place : std::uint8_t {
   kEveryStage,
   kFirstStage,
   kLastStage,
-  kBothEnds,  // an embedding that is the output layer as well
   kLayer,     // the stage of `TensorDecl::layer`
 };
 
 // One tensor that a family needs.
 struct TensorDecl {
   std::string name;
+  // What the file calls it, if not `name`: an embedding that is the output layer as well is two
+  // tensors of one content, because devices keep what is multiplied in another layout than what is
+  // looked up.
+  std::string source;
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};
   SplitRule split;
   // Axis along which experts are stacked, by which the tensor is cut instead where ranks hold whole

@@ -166,8 +166,6 @@ bool Plan::needed(const Stage& stage, const TensorDecl& decl) const {
       return is_first;
     case Place::kLastStage:
       return is_last;
-    case Place::kBothEnds:
-      return is_first || is_last;
     case Place::kLayer:
       return decl.layer >= stage.layers.begin && decl.layer < stage.layers.end;
   }

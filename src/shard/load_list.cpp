@@ -13,6 +13,9 @@ std::vector<LoadItem> make_load_list(const std::vector<BoundTensor>& tensors, co
     if (!part) continue;
     LoadItem item{tensor.decl.name, tensor.decl.use, info.type, tensor.decl.shape,
                   info.part,        info.offset,     {}};
+    // Rearranged layouts have room for one row of each token in an expert, but where ranks hold
+    // whole experts one expert stands for all that a rank lacks (graph/moe.cpp).
+    if (plan.whole_experts && item.use == TensorUse::kExperts) item.use = TensorUse::kOther;
     item.shape[static_cast<std::size_t>(part->axis)] = part->range.size();
     item.bytes = slice_bytes(info, part->axis, part->range);
     list.push_back(std::move(item));

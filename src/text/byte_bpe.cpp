@@ -1,7 +1,7 @@
 #include "text/byte_bpe.h"
 
 #include "base/log.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
 
 namespace sinew {
 namespace {

@@ -1,9 +1,9 @@
 #include "text/chat_template.h"
 
 #include "base/limits.h"
-#include "text/jinja_machine.h"
-#include "text/jinja_parser.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
+#include "jinja/machine.h"
+#include "jinja/parser.h"
 
 namespace sinew {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/assert.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
 
 namespace sinew {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/unicode.h"
 #include "text/byte_bpe.h"
-#include "text/unicode.h"
 
 namespace sinew {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/assert.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
 
 namespace sinew {
 namespace {

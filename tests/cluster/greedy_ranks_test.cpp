@@ -134,6 +134,37 @@ TEST_P(GreedyRanks, QuantisedDenseModelGivesTheSameTokens) {
   compare_generated("tiny-llama", "q8_0", GetParam(), kGapQuantised, 8, false);
 }
 
+// The shape of a step must not change the text either.
+TEST(LongPrompt, GivesTheSameTokensInChunksOfAnySize) {
+  const TemporaryFolder folder;
+  const auto model = generate_model(SINEW_GENERATE, folder, "tiny-llama3", "f16", 8192);
+  ASSERT_TRUE(model) << model.error().message;
+  LogitsRequest request;
+  request.model = *model;
+  request.generate = 16;
+  // A prompt after which the nearest two logits are further apart than rounding moves them.
+  for (unsigned seed = 1; seed <= kSeeds; ++seed) {
+    std::mt19937 random(seed);
+    request.prompt.clear();
+    while (request.prompt.size() < 5000)
+      request.prompt.push_back(static_cast<TokenId>(random() % 256));
+    request.chunk = 512;
+    const auto reference = run_logits(SINEW_PROGRAM, request);
+    ASSERT_TRUE(reference) << reference.error().message;
+    if (std::any_of(reference->greedy.begin(), reference->greedy.end(),
+                    [](const GreedyToken& token) { return token.gap < kGapFloat16; }))
+      continue;
+    for (const int chunk : {128, 2048}) {
+      request.chunk = chunk;
+      const auto answer = run_logits(SINEW_PROGRAM, request);
+      ASSERT_TRUE(answer) << answer.error().message;
+      EXPECT_FALSE(match_greedy(reference->greedy, answer->greedy).differs_at) << chunk;
+    }
+    return;
+  }
+  FAIL() << "every one of " << kSeeds << " prompts has a near-tie";
+}
+
 INSTANTIATE_TEST_SUITE_P(Links, GreedyRanks, testing::Values("shm", "tcp"),
                          [](const auto& given) { return std::string(given.param); });
 

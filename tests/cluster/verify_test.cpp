@@ -85,6 +85,24 @@ TEST_P(Verify, NamesTheLayerOfAWrongSum) {
       << outcome.report.dump(1) << outcome.err;
 }
 
+// Both ranks round every part of every sum as another kernel for this type may.
+TEST_P(Verify, PassesWhatOtherKernelsRound) {
+  const std::string type = GetParam().type;
+  const std::string size = type == "f32" ? "4.8e-7" : type == "f16" ? "2.8e-4" : "6.4e-3";
+  const Outcome outcome = verify(model_, {"--ranks", "2", "--inject", "0:noise=1@1," + size,
+                                          "--inject", "1:noise=1@1," + size});
+  EXPECT_TRUE(outcome.ok()) << outcome.report.dump(1) << outcome.err;
+}
+
+// Eight times as much is no rounding; for float32, what is clearly above the sketches' own.
+TEST_P(Verify, FailsForMoreThanRounding) {
+  const std::string type = GetParam().type;
+  const std::string size = type == "f32" ? "2e-5" : type == "f16" ? "2.3e-3" : "5.1e-2";
+  const Outcome outcome = verify(model_, {"--ranks", "2", "--inject", "0:noise=1@1," + size,
+                                          "--inject", "1:noise=1@1," + size});
+  EXPECT_EQ(outcome.status, 1) << outcome.report.dump(1) << outcome.err;
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Verify,
                          testing::Values(Case{"tiny-llama", "f16"}, Case{"tiny-llama", "q8_0"},
                                          Case{"tiny-llama3", "q4_0"}, Case{"tiny-llama", "f32"},
@@ -130,7 +148,7 @@ TEST_F(VerifyOne, ShowsEveryLayerOfEveryStage) {
 TEST_F(VerifyOne, LongPromptOfTheBundledModelPasses) {
   const auto model = load_bundled_model();
   ASSERT_TRUE(model) << model.error().message;
-  const Outcome outcome = verify(model->path, {"--ranks", "2"}, {});
+  const Outcome outcome = verify(model->path, {}, {});
   EXPECT_TRUE(outcome.ok()) << outcome.report.dump(1) << outcome.err;
 }
 
@@ -219,6 +237,21 @@ TEST_F(VerifyOne, FileThatIsCutShortFailsWithItsReason) {
   const Outcome outcome = verify(model, {});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.check("file")["state"], "FAILED");
+}
+
+TEST_F(VerifyOne, ImpossibleSplitThatWasAskedForFails) {
+  const Outcome refused = verify(generate("tiny-llama", "q8_0"), {"--shares", "1,1000000"});
+  EXPECT_EQ(refused.status, 1) << refused.report.dump(1) << refused.err;
+}
+
+TEST_F(VerifyOne, InterruptEndsItWithItsOwnStatus) {
+  const std::string model = generate("tiny-ds", "f32");
+  const auto output =
+      run_process({"/usr/bin/env", "timeout", "--preserve-status", "-s", "INT", "3", SINEW_PROGRAM,
+                   "verify", model, "--ctx", "1000", "--chunk", "1", "--threads", "1"},
+                  "", std::chrono::seconds(60));
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_EQ(output->exit_status, 130) << output->out << output->err;
 }
 
 TEST_F(VerifyOne, DamageOnPurposeIsSaidAloud) {

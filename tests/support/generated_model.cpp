@@ -12,7 +12,8 @@ Result<std::string> generate_model(const std::string& generator, const Temporary
       generator,   std::string(kind),      path, "--type", std::string(type),
       "--context", std::to_string(context)};
   arguments.insert(arguments.end(), more.begin(), more.end());
-  SINEW_TRY(run_checked(arguments, {}, std::chrono::seconds(60)));
+  // A few seconds of one processor; much longer where other tests run beside it.
+  SINEW_TRY(run_checked(arguments, {}, std::chrono::seconds(180)));
   return path;
 }
 

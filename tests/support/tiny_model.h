@@ -168,7 +168,8 @@ struct TinyModel {
   static Result<std::unique_ptr<TinyModel>> make(const ModelSpec& spec, TensorType type) {
     GgufWriter writer = tiny_metadata(spec);
     for (const TensorDecl& decl : declare_tensors(spec))
-      writer.tensor(decl.name, stored_type(decl, type), stored_shape(decl));
+      if (decl.source.empty())
+        writer.tensor(decl.name, stored_type(decl, type), stored_shape(decl));
     return from_file(writer.bytes());
   }
 };

@@ -27,7 +27,7 @@ const seed = 20261201;
 const textBytes = Number(process.env.SINEW_TOKENIZER_BYTES ?? 10e6 / 6);
 const programSeconds = 120;
 
-const cased = ['marks', 'latin', 'cyrillic', 'arabic', 'hebrew', 'hindi', 'thai', 'mixed', 'emoji', 'english', 'cjk', 'digits'];
+const cased = ['vocabulary', 'marks', 'latin', 'cyrillic', 'arabic', 'hebrew', 'hindi', 'thai', 'mixed', 'emoji', 'english', 'cjk', 'digits'];
 const vocabularies = {
   deepseek_v3: { pre: 'deepseek-v3' },
   llama3: { pre: 'llama-bpe' },
@@ -107,12 +107,29 @@ class Comparison {
   }
 }
 
+// Every so many tokens of the vocabulary as text, so that rare merges are met too: a word by itself or among others.
+const tokenStep = Number(process.env.SINEW_TOKENIZER_STEP ?? 16);
+const wordsOfDocument = 64;
+function vocabularyDocuments(tokenizer, count, first) {
+  const list = [];
+  let words = [];
+  for (let id = first % tokenStep; id < count; id += tokenStep) {
+    const text = tokenizer.decode([id]);
+    if (!text.includes('\ufffd')) words.push(text);
+    if (words.length < wordsOfDocument && id + tokenStep < count) continue;
+    list.push({ kind: 'vocabulary', text: words.join(id % 3 === 0 ? '\n' : '') });
+    words = [];
+  }
+  return list;
+}
+
 async function compare(name, settings, texts, work, program, oracle) {
   const json = readJson(join(modelsOf(name), 'tokenizer.json'));
   const tokenizer = new Tokenizer(json, readJson(join(modelsOf(name), 'tokenizer_config.json')));
   const model = join(work, `${name}.gguf`);
   writeFileSync(model, vocabularyFile(json, settings));
-  const mine = texts.map(({ kind, text }) => ({ kind, text: adapted(text, settings) }));
+  const fromTokens = vocabularyDocuments(tokenizer, Object.keys(json.model.vocab).length, seed);
+  const mine = [...texts, ...fromTokens].map(({ kind, text }) => ({ kind, text: adapted(text, settings) }));
   const valid = mine.map(({ text }) => Buffer.from(text));
   const all = [...valid, ...broken(mine.map(({ text }) => text))];
   const ours = idsOf(program, [model, '--special'], all);

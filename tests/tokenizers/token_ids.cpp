@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "base/unicode.h"
 #include "gguf/reader.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 namespace {
 

@@ -115,6 +115,7 @@ LatentShape tiny_old() {
   return shape;
 }
 
+// Without the published model's groups of experts: llama.cpp chooses among those as V3 does.
 LatentShape tiny_second() {
   LatentShape shape = tiny_deepseek();
   shape.name = "tiny-deepseek-v2-random";
@@ -123,6 +124,7 @@ LatentShape tiny_second() {
   shape.selection_bias = false;
   shape.weights_norm = false;
   shape.shared = 2;
+  shape.groups = shape.groups_used = 0;
   shape.expert_columns = 768;
   // The published 16 is for 6 of 160 experts; so many of few have larger scores.
   shape.expert_scale = 2.0F;
@@ -195,7 +197,7 @@ std::vector<Kind> deepseek_kinds() {
        [](Given options) { return make_latent(tiny_deepseek(), kHalf, options); }},
       {"tiny-kimi", "Kimi K2: latent attention, 16 experts without groups, a shared one, YaRN",
        [](Given options) { return make_latent(tiny_kimi(), kHalf, options); }},
-      {"tiny-ds-v2", "DeepSeek V2: softmax scores in groups, not made to sum to 1",
+      {"tiny-ds-v2", "DeepSeek V2: softmax scores, not made to sum to 1, no groups",
        [](Given options) { return make_latent(tiny_second(), kHalf, options); }},
       {"tiny-ds-lite", "DeepSeek V2 Lite: 27 narrow layers, queries without a low rank",
        [](Given options) { return make_latent(tiny_lite(), kHalf, options); }},

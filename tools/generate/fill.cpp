@@ -2,6 +2,7 @@
 
 #include <ggml.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -110,16 +111,13 @@ float deviation_of_codes(TensorType type) {
 struct Pooling {
   std::uint64_t tensor_elements_min;
   std::uint64_t pool_elements;
-  bool scattered;  // each block from anywhere: the rows of a small pool would repeat
 };
 
 Pooling pooling_of(TensorType type) {
-  constexpr Pooling kMedium{1u << 18, 1u << 18, true};
-  constexpr Pooling kSlow{1u << 16, 1u << 16, true};
-  if (type == TensorType::kIQ4_NL || type == TensorType::kIQ4_XS) return kMedium;
-  if (tensor_type_traits(type)->name.starts_with("iq")) return kSlow;
-  if (tensor_type_traits(type)->block_length == 256) return {1u << 20, 1u << 20, false};
-  return {8u << 20, 1u << 20, false};
+  if (type == TensorType::kIQ4_NL || type == TensorType::kIQ4_XS) return {1u << 18, 1u << 18};
+  if (tensor_type_traits(type)->name.starts_with("iq")) return {1u << 17, 1u << 16};
+  if (tensor_type_traits(type)->block_length == 256) return {1u << 20, 1u << 20};
+  return {8u << 20, 1u << 20};
 }
 
 // Llama 3.1's division of the rotary frequencies by 8, 1, or between for those between: factor 8,
@@ -154,7 +152,10 @@ const test::Bytes& Filler::pool(TensorType type, float deviation) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<test::Bytes>& entry = pools_[{type, deviation}];
   if (entry != nullptr) return *entry;
-  Random random(seed_of(seed_, tensor_type_traits(type)->name, 0));
+  // Of its own numbers for each deviation: else the rows of the output layer would be those of the
+  // embedding, and each token would predict the one whose row is its own.
+  Random random(
+      seed_of(seed_, tensor_type_traits(type)->name, std::bit_cast<std::uint32_t>(deviation)));
   const std::uint64_t rows = pooling_of(type).pool_elements / kRow;
   std::vector<std::vector<float>> values(rows, std::vector<float>(kRow));
   for (std::vector<float>& row : values)
@@ -178,14 +179,17 @@ test::Bytes Filler::rows_of_pool(const Weight& weight, std::uint64_t begin, std:
   const TensorTypeTraits& traits = *tensor_type_traits(weight.type);
   const test::Bytes& source = pool(weight.type, weight.deviation);
   const std::uint64_t row_blocks = weight.shape.front() / traits.block_length;
-  const std::uint64_t run = pooling_of(weight.type).scattered ? 1 : row_blocks;
-  const std::uint64_t places = source.size() / traits.block_bytes - run + 1;
+  const std::uint64_t places = source.size() / traits.block_bytes;
   test::Bytes stored;
   stored.reserve((end - begin) * row_blocks * traits.block_bytes);
-  for (std::uint64_t i = begin * row_blocks; i < end * row_blocks; i += run) {
-    const std::uint64_t place = seed_of(seed_, weight.name, i / run) % places;
-    const auto from = source.begin() + static_cast<std::ptrdiff_t>(place * traits.block_bytes);
-    stored.insert(stored.end(), from, from + static_cast<std::ptrdiff_t>(run * traits.block_bytes));
+  // Each block from anywhere, so that no two rows are equal.
+  for (std::uint64_t i = begin; i < end; ++i) {
+    Random random(seed_of(seed_, weight.name, i));
+    for (std::uint64_t block = 0; block < row_blocks; ++block) {
+      const auto place = static_cast<std::ptrdiff_t>(random.next() % places * traits.block_bytes);
+      const auto from = source.begin() + place;
+      stored.insert(stored.end(), from, from + static_cast<std::ptrdiff_t>(traits.block_bytes));
+    }
   }
   return stored;
 }

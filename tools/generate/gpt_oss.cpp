@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "weights.h"
 
 namespace sinew::generate {
@@ -15,6 +17,19 @@ constexpr std::uint32_t kExperts = 8;
 constexpr std::uint32_t kUsed = 4;
 constexpr std::uint32_t kWindow = 128;
 
+// llama.cpp rounds the pairs between which YaRN's ramp runs outwards to whole ones, and the model's
+// authors do not. These borders are just inside whole ones, so that both compute the same.
+constexpr float kRopeBase = 150000.0F;
+constexpr std::uint32_t kContext = 4096;
+constexpr double kRampBegin = 8 + 1e-5;
+constexpr double kRampEnd = 18 - 1e-5;
+
+// Turns, within the original context, of a pair of rotated elements: where YaRN has a border.
+float turns_of(double pair) {
+  return static_cast<float>(kContext /
+                            (2 * std::acos(-1.0) * std::pow(double{kRopeBase}, 2 * pair / kHead)));
+}
+
 void add_metadata(const Options& options, std::uint32_t experts, test::GgufWriter& header) {
   FamilyKeys(header, "gpt-oss", "tiny-gpt-oss-random")
       .add("context_length", options.context.value_or(131072))
@@ -30,12 +45,12 @@ void add_metadata(const Options& options, std::uint32_t experts, test::GgufWrite
       .add("attention.value_length", kHead)
       .add("attention.layer_norm_rms_epsilon", 1e-5F)
       .add("attention.sliding_window", kWindow)  // of every other layer, the first one included
-      .add("rope.freq_base", 150000.0F)
+      .add("rope.freq_base", kRopeBase)
       .add("rope.scaling.type", "yarn")
       .add("rope.scaling.factor", 32.0F)
-      .add("rope.scaling.original_context_length", std::uint32_t{4096})
-      .add("rope.scaling.yarn_beta_fast", 32.0F)
-      .add("rope.scaling.yarn_beta_slow", 1.0F);
+      .add("rope.scaling.original_context_length", kContext)
+      .add("rope.scaling.yarn_beta_fast", turns_of(kRampBegin))
+      .add("rope.scaling.yarn_beta_slow", turns_of(kRampEnd));
 }
 
 void add_layer(Weights& weights, const std::string& block, std::uint32_t experts,

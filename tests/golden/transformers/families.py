@@ -27,16 +27,22 @@ class Family:
     exact: float = 1e-3  # largest logit difference to llama.cpp in float32: sums in another order
     oracle_metadata: tuple = ()  # what llama.cpp wants beside what such files hold
     release: int = 4  # of transformers
+    # Largest KL that rounding may cause at a kept position of a chosen prompt: 1e-6 to 1e-4 is noise, another choice of
+    # experts 1e-3 and more.
+    steady_kl: float = 1e-3
+    # Where llama.cpp computes another model than the authors: the nearest configuration that both compute alike.
+    oracle_config: Callable[[], object] | None = None
 
 
 def common(config, pre, key_value_heads=None):
-    values = vocabulary.sentence_pieces(config.vocab_size) if pre == "spm" else vocabulary.byte_level(pre, config.vocab_size)
+    size = config.vocab_size
+    values = vocabulary.sentence_pieces(size) if pre == "spm" else vocabulary.byte_level(pre, size)
     values.update({
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
         "feed_forward_length": config.intermediate_size,
-        "vocab_size": config.vocab_size,
+        "vocab_size": size,
         "attention.head_count": config.num_attention_heads,
         "attention.head_count_kv": key_value_heads or config.num_key_value_heads,
         "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
@@ -54,7 +60,7 @@ def heads(size, rotary=None):
 
 
 def yarn(config):
-    scaling = config.rope_scaling
+    scaling = config.rope_parameters if hasattr(config, "rope_parameters") else config.rope_scaling
     return {
         "rope.scaling.type": "yarn",
         "rope.scaling.factor": float(scaling["factor"]),
@@ -185,25 +191,69 @@ def deepseek3_metadata(config):
 
 
 def deepseek2_lite():
-    # Without YaRN: transformers' V2 leaves out the attention scale that goes with it (README.md).
+    # transformers 4 leaves out the attention scale that goes with V2's YaRN (README.md).
     from transformers import DeepseekV2Config
     return DeepseekV2Config(**latent(
         num_hidden_layers=2, q_lora_rank=None, n_group=1, topk_group=1, topk_method="greedy", norm_topk_prob=False,
-        routed_scaling_factor=1.0, n_shared_experts=2, max_position_embeddings=4096))
+        routed_scaling_factor=1.0, n_shared_experts=2, max_position_embeddings=163840,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 40.0,
+                         "original_max_position_embeddings": 4096, "beta_fast": 32.0, "beta_slow": 1.0,
+                         "mscale": 0.707, "mscale_all_dim": 0.707}))
 
 
-def deepseek2_lite_metadata(config):
-    return latent_metadata(config, "deepseek-llm") | {"expert_gating_func": SOFTMAX}
+def deepseek2_metadata(config):
+    return latent_metadata(config, "deepseek-llm") | yarn(config) | {
+        "expert_gating_func": SOFTMAX,
+        "rope.scaling.yarn_log_multiplier": 0.1 * config.rope_parameters["mscale_all_dim"],
+    }
 
 
-def gpt_oss():
+def deepseek2(**more):
+    # Groups are chosen by their best expert; llama.cpp adds up the best two, so it is asked without groups.
+    from transformers import DeepseekV2Config
+    return DeepseekV2Config(**(latent(
+        num_hidden_layers=2, q_lora_rank=48, n_routed_experts=12, num_experts_per_tok=3, n_group=4, topk_group=2,
+        topk_method="group_limited_greedy", norm_topk_prob=False, routed_scaling_factor=4.0, n_shared_experts=2,
+        max_position_embeddings=163840,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 40.0,
+                         "original_max_position_embeddings": 4096, "beta_fast": 32.0, "beta_slow": 1.0,
+                         "mscale": 0.707, "mscale_all_dim": 0.707}) | more))
+
+
+def deepseek2_without_groups():
+    return deepseek2(n_group=1, topk_group=1, topk_method="greedy")
+
+
+def deepseek32():
+    from transformers import DeepseekV32Config
+    # The indexer keeps 256 tokens of 600. It has eight heads, for a token's score is exactly 0 where no head's product
+    # is positive, and which of tied tokens is chosen is nobody's promise.
+    return DeepseekV32Config(**latent(
+        num_hidden_layers=2, q_lora_rank=48, n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5,
+        index_topk=256, index_head_dim=64, index_n_heads=8, max_position_embeddings=163840,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 40.0,
+                         "original_max_position_embeddings": 4096, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+                         "mscale_all_dim": 1.0}))
+
+
+def deepseek32_metadata(config):
+    return latent_metadata(config, "deepseek-v3") | yarn(config) | {
+        "expert_gating_func": SIGMOID,
+        "rope.scaling.yarn_log_multiplier": 0.1 * config.rope_parameters["mscale_all_dim"],
+        "attention.indexer.head_count": config.index_n_heads,
+        "attention.indexer.key_length": config.index_head_dim,
+        "attention.indexer.top_k": config.index_topk,
+    }
+
+
+def gpt_oss(truncate=False):
     from transformers import GptOssConfig
     # "truncate" is false in the published model; GGUF cannot say so, and llama.cpp truncates (README.md).
     return GptOssConfig(**dense(
         head_dim=32, intermediate_size=32, num_local_experts=8,
         num_experts_per_tok=2, sliding_window=128, rms_norm_eps=1e-5, rope_theta=150000.0, attention_bias=True,
         max_position_embeddings=131072,
-        rope_scaling={"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
+        rope_scaling={"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": truncate,
                       "original_max_position_embeddings": 4096}))
 
 
@@ -251,15 +301,21 @@ def minimax_m2_metadata(config):
 FAMILIES = [
     Family("llama3", "llama", "LlamaForCausalLM", llama3, llama3_metadata, (17, 600, 2100)),
     Family("deepseek3", "deepseek2", "DeepseekV3ForCausalLM", deepseek3, deepseek3_metadata, (17, 600, 2100)),
-    Family("deepseek2-lite", "deepseek2", "DeepseekV2ForCausalLM", deepseek2_lite, deepseek2_lite_metadata,
+    Family("deepseek2-lite", "deepseek2", "DeepseekV2ForCausalLM", deepseek2_lite, deepseek2_metadata,
            # llama.cpp takes a file of 26 or 27 layers to be without q_lora_rank, and asks all others for it.
-           oracle_metadata=(("attention.q_lora_rank", 0),)),
+           oracle_metadata=(("attention.q_lora_rank", 0),), release=5),
+    Family("deepseek2", "deepseek2", "DeepseekV2ForCausalLM", deepseek2, deepseek2_metadata, release=5,
+           oracle_config=deepseek2_without_groups),
     Family("qwen2", "qwen2", "Qwen2ForCausalLM", qwen2, qwen2_metadata),
     Family("qwen3", "qwen3", "Qwen3ForCausalLM", qwen3, qwen3_metadata),
     Family("qwen3moe", "qwen3moe", "Qwen3MoeForCausalLM", qwen3moe, qwen3moe_metadata),
     Family("glm4moe", "glm4moe", "Glm4MoeForCausalLM", glm4moe, glm4moe_metadata),
-    Family("gpt-oss", "gpt-oss", "GptOssForCausalLM", gpt_oss, gpt_oss_metadata, (17, 600, 2100), 128),
+    Family("gpt-oss", "gpt-oss", "GptOssForCausalLM", gpt_oss, gpt_oss_metadata, (17, 600, 2100), 128,
+           oracle_config=lambda: gpt_oss(truncate=True)),
     Family("gemma3", "gemma3", "Gemma3ForCausalLM", gemma3, gemma3_metadata, (17, 600), 128,
            exact=2e-2),  # ggml's GELU is a table of F16: relative steps of 2^-11 in each layer
+    Family("deepseek32", "deepseek32", "DeepseekV32ForCausalLM", deepseek32, deepseek32_metadata, release=5,
+           exact=0.1,  # one of the 256 chosen tokens may be nearly tied with another even in float32,
+           steady_kl=2e-2),  # and rounding always exchanges a few
     Family("minimax-m2", "minimax-m2", "MiniMaxM2ForCausalLM", minimax_m2, minimax_m2_metadata, release=5),
 ]

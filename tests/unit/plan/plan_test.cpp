@@ -227,6 +227,8 @@ TEST(MakePlan, RangesFollowEachOtherAndUnitsAreWholeBlocks) {
         }
         ++planned;
         for (int d = 0; d < kDimensionCount; ++d) {
+          // Experts are cut by columns here: every rank has some of each.
+          if (static_cast<Dimension>(d) == Dimension::kExperts) continue;
           std::int64_t next = 0;
           for (Rank rank = 0; rank < plan->ranks; ++rank) {
             const IndexRange range = plan->range(rank, static_cast<Dimension>(d));

@@ -42,7 +42,8 @@ ModelSpec random_spec(std::mt19937& random) {
     return spec;
   }
   spec.heads = spec.kv_heads = one_of({1, 4, 7, 16});
-  spec.latent.query_rank = one_of({0, 64});
+  // An indexer needs the low-rank queries.
+  spec.latent.query_rank = spec.indexer.heads > 0 ? 64 : one_of({0, 64});
   spec.experts.columns = one_of({64, 96, 256});
   spec.experts.shared = one_of({0, 1, 2});
   spec.experts.dense_layers = one_of({0, 1, 2});

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "text/unicode.h"
+#include "base/unicode.h"
 #include "unit/text/tiny_vocabulary.h"
 
 namespace sinew {

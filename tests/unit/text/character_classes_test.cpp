@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "text/unicode.h"
+#include "base/unicode.h"
 
 namespace sinew {
 namespace {

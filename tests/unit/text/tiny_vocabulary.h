@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/unicode.h"
 #include "gguf/metadata.h"
-#include "text/unicode.h"
 
 namespace sinew::test {
 

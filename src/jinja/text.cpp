@@ -1,4 +1,4 @@
-#include "text/jinja_text.h"
+#include "jinja/text.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "text/unicode.h"
+#include "base/unicode.h"
 
 namespace sinew::jinja {
 namespace {

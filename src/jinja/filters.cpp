@@ -6,9 +6,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "text/jinja_builtins.h"
-#include "text/jinja_machine.h"
-#include "text/jinja_text.h"
+#include "jinja/builtins.h"
+#include "jinja/machine.h"
+#include "jinja/text.h"
 
 namespace sinew::jinja {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/jinja_expressions.h"
+#include "jinja/expressions.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-#include "text/jinja_builtins.h"
+#include "jinja/builtins.h"
 
 namespace sinew::jinja {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/jinja_ast.h"
-#include "text/jinja_lexer.h"
+#include "jinja/ast.h"
+#include "jinja/lexer.h"
 
 namespace sinew::jinja {
 

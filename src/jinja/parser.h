@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "text/jinja_ast.h"
+#include "jinja/ast.h"
 
 namespace sinew::jinja {
 

@@ -1,12 +1,12 @@
-#include "text/jinja_machine.h"
+#include "jinja/machine.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "base/limits.h"
-#include "text/jinja_builtins.h"
-#include "text/jinja_text.h"
+#include "jinja/builtins.h"
+#include "jinja/text.h"
 
 namespace sinew::jinja {
 namespace {

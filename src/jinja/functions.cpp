@@ -4,10 +4,10 @@
 #include <array>
 #include <ctime>
 
-#include "text/jinja_builtins.h"
-#include "text/jinja_machine.h"
-#include "text/jinja_text.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
+#include "jinja/builtins.h"
+#include "jinja/machine.h"
+#include "jinja/text.h"
 
 namespace sinew::jinja {
 namespace {

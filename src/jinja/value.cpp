@@ -1,12 +1,12 @@
-#include "text/jinja_value.h"
+#include "jinja/value.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/limits.h"
-#include "text/jinja_text.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
+#include "jinja/text.h"
 
 namespace sinew::jinja {
 namespace {

@@ -1,11 +1,11 @@
-#include "text/jinja_lexer.h"
+#include "jinja/lexer.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "text/jinja_text.h"
-#include "text/unicode.h"
+#include "base/unicode.h"
+#include "jinja/text.h"
 
 namespace sinew::jinja {
 namespace {

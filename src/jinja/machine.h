@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/jinja_ast.h"
+#include "jinja/ast.h"
 
 namespace sinew::jinja {
 

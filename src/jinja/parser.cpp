@@ -1,11 +1,11 @@
 // Jinja's statements, by recursive descent.
-#include "text/jinja_parser.h"
+#include "jinja/parser.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "text/jinja_expressions.h"
+#include "jinja/expressions.h"
 
 namespace sinew::jinja {
 namespace {

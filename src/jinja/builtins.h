@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "text/jinja_value.h"
+#include "jinja/value.h"
 
 namespace sinew::jinja {
 
