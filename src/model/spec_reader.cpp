@@ -1,5 +1,7 @@
 #include "model/spec_reader.h"
 
+#include <algorithm>
+
 namespace sinew {
 
 int SpecReader::dimension(const std::string& key, std::int64_t low) {

@@ -11,6 +11,7 @@ namespace {
 
 // Of the published configurations.
 constexpr int kDimensions = 64;
+constexpr std::size_t kPairs = kDimensions / 2;
 constexpr double kBase = 150000;
 constexpr double kFactor = 32;
 constexpr double kContext = 4096;
@@ -24,6 +25,9 @@ test::GgufWriter gpt_oss() {
   spec.window.layers = {true, false};
   test::GgufWriter writer = test::tiny_metadata(spec);
   writer.add("gpt-oss.rope.freq_base", static_cast<float>(kBase));
+  // As many tensors as a file with these layers has at least.
+  writer.tensor("token_embd.weight", TensorType::kF16, {64, 96});
+  for (const char* name : {"blk.0.a", "blk.1.a"}) writer.tensor(name, TensorType::kF32, {1});
   return writer;
 }
 
@@ -45,19 +49,20 @@ Result<ModelSpec> read(const test::GgufWriter& writer) {
 // How often a pair of elements turns within the original context says how much of its frequency is
 // kept: all of it from beta_fast turns on, nothing below beta_slow, and between them as much as the
 // logarithm says.
-double expected_divisor(int pair, double base) {
-  const double turns = kContext / (2 * std::acos(-1.0) * std::pow(base, 2.0 * pair / kDimensions));
+double expected_divisor(std::size_t pair, double base) {
+  const double power = 2.0 * static_cast<double>(pair) / kDimensions;
+  const double turns = kContext / (2 * std::acos(-1.0) * std::pow(base, power));
   const double kept =
       std::clamp(std::log(turns / kBetaSlow) / std::log(kBetaFast / kBetaSlow), 0.0, 1.0);
   return 1 / (kept + (1 - kept) / kFactor);
 }
 
 void expect_unrounded(const RopeSpec& rope, double base) {
-  ASSERT_EQ(rope.divisors.size(), kDimensions / 2);
-  for (int pair = 0; pair < kDimensions / 2; ++pair) {
+  ASSERT_EQ(rope.divisors.size(), kPairs);
+  for (std::size_t pair = 0; pair < kPairs; ++pair) {
     const double expected = expected_divisor(pair, base);
     // Rounding to float; both sides compute in double.
-    EXPECT_NEAR(rope.divisors[static_cast<std::size_t>(pair)], expected, 1e-7 * expected) << pair;
+    EXPECT_NEAR(rope.divisors[pair], expected, 1e-7 * expected) << pair;
   }
   // Nothing is left for ggml to scale, and it no longer multiplies by YaRN's factor itself.
   EXPECT_EQ(rope.scale, 1.0F);
@@ -113,8 +118,10 @@ TEST(GptOssYarn, OddNumbersGiveFiniteDivisors) {
   const auto finite = [](const test::GgufWriter& writer) {
     const auto spec = read(writer);
     ASSERT_TRUE(spec) << spec.error().message;
-    ASSERT_EQ(spec->rope.divisors.size(), kDimensions / 2);
-    for (const float divisor : spec->rope.divisors) EXPECT_TRUE(std::isfinite(divisor));
+    for (const RopeSpec& rope : {spec->rope, spec->window.rope}) {
+      ASSERT_EQ(rope.divisors.size(), kPairs);
+      for (const float divisor : rope.divisors) EXPECT_TRUE(std::isfinite(divisor));
+    }
   };
   for (const float beta : {0.0F, -1.0F, 1.0F, 1e30F}) {
     SCOPED_TRACE(beta);
