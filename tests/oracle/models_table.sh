@@ -38,7 +38,7 @@ sort -t "$(printf '\t')" -k1,1 -k2,2 -k4,4n -k3,3 "$table" | awk -F '\t' '
       printf "\n"
     }
     if ($2 "\t" $4 != key || row == "") { flush_row(); key = $2 "\t" $4; row = "| " $2 " | " $4 " |" }
-    cell[$3] = sprintf("%.1e%s", $5, $9 == "equal" ? "" : " ~")
+    cell[$3] = sprintf("%.1e%s", $5, $9 == "equal" ? "" : $9 == "tie" ? " ~" : " ~e")
     if ($6 > worst) worst = $6
     noise = sprintf("%.1e", $8)
   }
