@@ -207,6 +207,17 @@ bool replace(std::string& bytes, const std::string& key, double from, double to)
   return true;
 }
 
+// Windows and choices of cells show in prompts of more than a few hundred tokens only.
+const Prompt& steadiest_long_prompt(const Model& model) {
+  return *std::min_element(model.prompts.begin(), model.prompts.end(),
+                           [](const Prompt& a, const Prompt& b) {
+                             const bool a_short = a.tokens.size() < 600;
+                             const bool b_short = b.tokens.size() < 600;
+                             if (a_short != b_short) return b_short;
+                             return a.noise.logit < b.noise.logit;
+                           });
+}
+
 class TransformersNotice : public testing::TestWithParam<Change> {};
 
 TEST_P(TransformersNotice, ASlightlyWrongModel) {
@@ -220,7 +231,7 @@ TEST_P(TransformersNotice, ASlightlyWrongModel) {
       << "the file has no such key with that value";
   const TemporaryFolder folder;
   ASSERT_TRUE(write_file(folder.file("wrong.gguf"), *bytes));
-  const Prompt& prompt = model->prompts.back();
+  const Prompt& prompt = steadiest_long_prompt(*model);
   const auto ours = engine_logits(folder.file("wrong.gguf"), prompt, 1, 512);
   ASSERT_TRUE(ours) << ours.error().message;
   const Distance found = distance(prompt, *ours);
