@@ -1,7 +1,7 @@
 #pragma once
 
-#include "collective/link.h"
 #include "transport/shm_segment.h"
+#include "transport/stream_link.h"
 
 namespace sinew {
 
@@ -10,5 +10,8 @@ namespace sinew {
 //
 // A closed link is noticed by its peer at once; a peer that died without closing, by the deadline.
 Result<Links> make_shm_links(const ShmSegment& segment, const GroupIdentity& identity);
+// Only those of `share`. The segment still has a place for every rank of the group.
+Result<Links> make_shm_links(const ShmSegment& segment, const GroupIdentity& identity,
+                             const LinkShare& share);
 
 }  // namespace sinew

@@ -9,18 +9,14 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/limits.h"
 #include "transport/poll_timeout.h"
-#include "transport/spin.h"
 
 namespace sinew {
 namespace {
-
-using std::chrono::steady_clock;
 
 #ifdef MSG_NOSIGNAL
 constexpr int kSendFlags = MSG_NOSIGNAL;
@@ -33,104 +29,68 @@ constexpr std::size_t kBufferBytes = 32u << 10;
 
 class TcpLink;
 
-// What the links of one rank share: a wait for one of them moves the sends of all.
-struct Hub {
-  explicit Hub(int ranks) : spin(ranks) {}
-
-  Spin spin;
-  std::vector<TcpLink*> links;  // the living ones
-
-  enum class For : std::uint8_t { kSend, kReceive };
-  // Calls `attempt` until it is done or fails, or `deadline` passes.
-  template <typename Attempt>
-  Status wait(TcpLink& link, For what, Deadline deadline, const Attempt& attempt);
-  void sleep(const TcpLink& link, For what, Deadline deadline) const;
-};
-
-enum class Progress : std::uint8_t { kNone, kSome, kDone };
-
-class TcpLink final : public Link {
+// Sleeps on the awaited socket and on those that have something to send.
+class TcpSleeper final : public LinkSleeper {
  public:
-  TcpLink(std::shared_ptr<Hub> hub, Rank peer, Socket socket)
-      : hub_(std::move(hub)), peer_(peer), socket_(std::move(socket)), buffer_(kBufferBytes) {
-    hub_->links.push_back(this);
-  }
-  ~TcpLink() override { std::erase(hub_->links, this); }
+  void add(TcpLink& link) { links_.push_back(&link); }
+  void remove(TcpLink& link) { std::erase(links_, &link); }
 
-  Rank peer() const override { return peer_; }
-  std::string_view kind() const override { return "tcp"; }
-  bool sending() const override { return !head_left_.empty() || !body_left_.empty(); }
-  int fd() const { return socket_.fd(); }
-
-  Status start_send(std::span<const std::byte> head, std::span<const std::byte> body) override;
-  Status finish_send(Deadline deadline) override;
-  Status receive(std::span<std::byte> into, Deadline deadline) override;
-
-  // Writes what the socket takes of the pending send.
-  Progress pump_send();
+  // The kernel remembers what comes while nobody sleeps.
+  void arm() override {}
+  void disarm() override {}
+  void sleep(const StreamLink& awaited, Direction direction, Deadline until) override;
 
  private:
-  Progress read_some(std::span<std::byte>& left);
-  Progress take_buffered(std::span<std::byte>& left);
-  Error lost(std::string_view why) const;
+  std::vector<TcpLink*> links_;  // the living ones
+};
 
-  // Shared by the links of a rank, which are destroyed one by one.
-  std::shared_ptr<Hub> hub_;
-  Rank peer_;
+class TcpLink final : public StreamLink {
+ public:
+  TcpLink(std::shared_ptr<LinkHub> hub, std::shared_ptr<TcpSleeper> sleeper, Rank peer,
+          Socket socket)
+      : StreamLink(std::move(hub), peer),
+        sleeper_(std::move(sleeper)),
+        socket_(std::move(socket)),
+        buffer_(kBufferBytes) {
+    sleeper_->add(*this);
+  }
+  ~TcpLink() override { sleeper_->remove(*this); }
+
+  std::string_view kind() const override { return "tcp"; }
+  int fd() const { return socket_.fd(); }
+
+ private:
+  // Writes what the socket takes of the pending send.
+  Progress push() override;
+  Progress pull(std::span<std::byte>& left) override;
+  LinkSleeper& sleeper() override { return *sleeper_; }
+
+  Progress take_buffered(std::span<std::byte>& left);
+
+  // Shared by the tcp links of a rank, which are destroyed one by one.
+  std::shared_ptr<TcpSleeper> sleeper_;
   Socket socket_;
   std::vector<std::byte> buffer_;  // received, not yet asked for: [buffer_begin_, buffer_end_)
   std::size_t buffer_begin_ = 0;
   std::size_t buffer_end_ = 0;
-  std::span<const std::byte> head_left_;
-  std::span<const std::byte> body_left_;
-  std::optional<Error> send_error_;
-  std::optional<Error> receive_error_;
 };
 
-template <typename Attempt>
-Status Hub::wait(TcpLink& link, For what, Deadline deadline, const Attempt& attempt) {
-  spin.restart();
-  while (true) {
-    const Progress progress = attempt();
-    if (progress == Progress::kDone) return {};
-    bool moved = progress == Progress::kSome;
-    for (TcpLink* other : links) moved = other->pump_send() == Progress::kSome || moved;
-    if (moved) {
-      spin.restart();
-      continue;
-    }
-    const auto now = steady_clock::now();
-    if (now >= deadline) break;
-    if (spin.turn(now)) continue;
-    sleep(link, what, deadline);
-    spin.restart();
-  }
-  return fail(Error{ErrorCode::kDeadline,
-                    fmt::format("rank {} did not answer over tcp in time", link.peer()),
-                    link.peer()});
-}
-
-void Hub::sleep(const TcpLink& link, For what, Deadline deadline) const {
+void TcpSleeper::sleep(const StreamLink& awaited, Direction direction, Deadline until) {
   std::array<pollfd, kRankCountMax> waits{};
   nfds_t count = 0;
-  for (const TcpLink* other : links) {
-    const bool reads = other == &link && what == For::kReceive;
+  for (const TcpLink* other : links_) {
+    const bool reads = other == &awaited && direction == Direction::kReceive;
     const int events = (reads ? POLLIN : 0) | (other->sending() ? POLLOUT : 0);
     if (events == 0) continue;
     waits[count++] = pollfd{other->fd(), static_cast<short>(events), 0};
   }
-  poll(waits.data(), count, poll_timeout(deadline));
+  poll(waits.data(), count, poll_timeout(until));
 }
 
-Error TcpLink::lost(std::string_view why) const {
-  return Error{ErrorCode::kPeerLost, fmt::format("rank {} {}", peer_, why), peer_};
-}
-
-Progress TcpLink::pump_send() {
-  if (!sending()) return Progress::kNone;
+Progress TcpLink::push() {
   std::array<iovec, 2> parts{};
   std::size_t count = 0;
-  for (const auto left : {head_left_, body_left_}) {
+  for (const auto left : {head_left(), body_left()}) {
     if (left.empty()) continue;
     parts[count++] = iovec{const_cast<std::byte*>(left.data()), left.size()};
   }
@@ -140,16 +100,10 @@ Progress TcpLink::pump_send() {
   const ssize_t sent = sendmsg(socket_.fd(), &message, kSendFlags);
   if (sent < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return Progress::kNone;
-    send_error_ = lost(fmt::format("broke its tcp link: {}", std::strerror(errno)));
-    head_left_ = {};
-    body_left_ = {};
-    return Progress::kDone;
+    return stop_sending(lost(fmt::format("broke its tcp link: {}", std::strerror(errno))));
   }
-  const auto moved = static_cast<std::size_t>(sent);
-  const std::size_t of_head = std::min(moved, head_left_.size());
-  head_left_ = head_left_.subspan(of_head);
-  body_left_ = body_left_.subspan(moved - of_head);
-  return moved == 0 ? Progress::kNone : Progress::kSome;
+  take(static_cast<std::size_t>(sent));
+  return sent == 0 ? Progress::kNone : Progress::kSome;
 }
 
 Progress TcpLink::take_buffered(std::span<std::byte>& left) {
@@ -161,20 +115,16 @@ Progress TcpLink::take_buffered(std::span<std::byte>& left) {
   return count > 0 ? Progress::kSome : Progress::kNone;
 }
 
-Progress TcpLink::read_some(std::span<std::byte>& left) {
+Progress TcpLink::pull(std::span<std::byte>& left) {
   if (const Progress taken = take_buffered(left); taken != Progress::kNone) return taken;
   const bool direct = left.size() >= buffer_.size();
   std::byte* into = direct ? left.data() : buffer_.data();
   const ssize_t got = recv(socket_.fd(), into, direct ? left.size() : buffer_.size(), 0);
   if (got < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return Progress::kNone;
-    receive_error_ = lost(fmt::format("broke its tcp link: {}", std::strerror(errno)));
-    return Progress::kDone;
+    return stop_receiving(lost(fmt::format("broke its tcp link: {}", std::strerror(errno))));
   }
-  if (got == 0) {
-    receive_error_ = lost("closed its tcp link");
-    return Progress::kDone;
-  }
+  if (got == 0) return stop_receiving(lost("closed its tcp link"));
   if (!direct) {
     buffer_begin_ = 0;
     buffer_end_ = static_cast<std::size_t>(got);
@@ -184,50 +134,16 @@ Progress TcpLink::read_some(std::span<std::byte>& left) {
   return left.empty() ? Progress::kDone : Progress::kSome;
 }
 
-Status TcpLink::start_send(std::span<const std::byte> head, std::span<const std::byte> body) {
-  if (send_error_) return fail(*send_error_);
-  SINEW_ASSERT(!sending());
-  head_left_ = head;
-  body_left_ = body;
-  pump_send();
-  return {};
-}
-
-Status TcpLink::finish_send(Deadline deadline) {
-  if (!send_error_ && sending()) {
-    const Status waited = hub_->wait(*this, Hub::For::kSend, deadline, [this] {
-      const Progress progress = pump_send();
-      return sending() ? progress : Progress::kDone;
-    });
-    if (!waited) {
-      send_error_ = waited.error();
-      head_left_ = {};
-      body_left_ = {};
-    }
-  }
-  return send_error_ ? Status(fail(*send_error_)) : Status();
-}
-
-Status TcpLink::receive(std::span<std::byte> into, Deadline deadline) {
-  if (receive_error_) return fail(*receive_error_);
-  std::span<std::byte> left = into;
-  if (left.empty()) return {};
-  const Status waited =
-      hub_->wait(*this, Hub::For::kReceive, deadline, [this, &left] { return read_some(left); });
-  if (!waited) receive_error_ = waited.error();
-  return receive_error_ ? Status(fail(*receive_error_)) : Status();
-}
-
 }  // namespace
 
-Links make_tcp_links(const GroupIdentity& identity, std::vector<Socket> sockets) {
-  SINEW_ASSERT(sockets.size() == static_cast<std::size_t>(identity.size));
-  auto hub = std::make_shared<Hub>(identity.size);
+Links make_tcp_links(std::vector<Socket> sockets, const LinkShare& share) {
+  auto sleeper = std::make_shared<TcpSleeper>();
   Links links(sockets.size());
-  for (Rank peer = 0; peer < identity.size; ++peer) {
-    const auto index = static_cast<std::size_t>(peer);
-    if (peer == identity.rank) continue;
-    links[index] = std::make_unique<TcpLink>(hub, peer, std::move(sockets[index]));
+  for (std::size_t index = 0; index < sockets.size(); ++index) {
+    const auto peer = static_cast<Rank>(index);
+    if (!share.peers.contains(peer)) continue;
+    SINEW_ASSERT(sockets[index]);
+    links[index] = std::make_unique<TcpLink>(share.hub, sleeper, peer, std::move(sockets[index]));
   }
   return links;
 }

@@ -3,19 +3,25 @@
 #include <span>
 #include <vector>
 
-#include "collective/link.h"
+#include "transport/stream_link.h"
 #include "transport/tcp_socket.h"
 
 namespace sinew {
 
-// Links of one rank to all others over TCP. Every rank listens at its entry of `peers` (by rank)
-// and connects to the ranks below its own, again and again until `deadline`. Connections that do
-// not say the right hello (another job or epoch, garbage, silence) are dropped and harm nobody.
-// kDeadline names a rank that is missing and what was last heard from it.
+// Connected sockets of one rank to all others, by rank. Every rank listens at its entry of `peers`
+// (by rank) and connects to the ranks below its own, again and again until `deadline`. Connections
+// that do not say the right hello (another job or epoch, garbage, silence) are dropped and harm
+// nobody. kDeadline names a rank that is missing and what was last heard from it.
+Result<std::vector<Socket>> connect_tcp_sockets(const GroupIdentity& identity,
+                                                TcpListener& listener,
+                                                std::span<const Endpoint> peers, Deadline deadline);
+
+// Links over connected, prepared sockets, by rank, to the peers of `share`; the sockets of others
+// are closed.
+Links make_tcp_links(std::vector<Socket> sockets, const LinkShare& share);
+
+// Both in one for a group that is joined by TCP alone.
 Result<Links> connect_tcp_links(const GroupIdentity& identity, TcpListener& listener,
                                 std::span<const Endpoint> peers, Deadline deadline);
-
-// Links over connected, prepared sockets whose peers are known; by rank, the own entry empty.
-Links make_tcp_links(const GroupIdentity& identity, std::vector<Socket> sockets);
 
 }  // namespace sinew

@@ -263,8 +263,10 @@ Result<std::vector<Socket>> Rendezvous::run(Deadline deadline) {
 
 }  // namespace
 
-Result<Links> connect_tcp_links(const GroupIdentity& identity, TcpListener& listener,
-                                std::span<const Endpoint> peers, Deadline deadline) {
+Result<std::vector<Socket>> connect_tcp_sockets(const GroupIdentity& identity,
+                                                TcpListener& listener,
+                                                std::span<const Endpoint> peers,
+                                                Deadline deadline) {
   const bool valid = identity.size >= 1 && identity.size <= kRankCountMax && identity.rank >= 0 &&
                      identity.rank < identity.size;
   if (!valid || peers.size() != static_cast<std::size_t>(identity.size)) {
@@ -272,8 +274,14 @@ Result<Links> connect_tcp_links(const GroupIdentity& identity, TcpListener& list
                 identity.size, peers.size());
   }
   Rendezvous rendezvous(identity, listener, peers);
-  SINEW_ASSIGN(std::vector<Socket> sockets, rendezvous.run(deadline));
-  return make_tcp_links(identity, std::move(sockets));
+  return rendezvous.run(deadline);
+}
+
+Result<Links> connect_tcp_links(const GroupIdentity& identity, TcpListener& listener,
+                                std::span<const Endpoint> peers, Deadline deadline) {
+  SINEW_ASSIGN(std::vector<Socket> sockets,
+               connect_tcp_sockets(identity, listener, peers, deadline));
+  return make_tcp_links(std::move(sockets), LinkShare::everyone(identity));
 }
 
 }  // namespace sinew

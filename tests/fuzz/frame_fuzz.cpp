@@ -112,7 +112,8 @@ void fuzz_conversation(FuzzedDataProvider& input) {
   GroupOptions options;
   options.timeout = std::chrono::milliseconds{50};
   options.threshold_bytes = input.ConsumeBool() ? 0 : 1000;
-  const auto group = make_group(identity, make_tcp_links(identity, std::move(own)), options);
+  const auto group =
+      make_group(identity, make_tcp_links(std::move(own), LinkShare::everyone(identity)), options);
   for (int i = 0; i < 4; ++i) {
     const Status status = run_operation(input, *group);
     if (status) continue;

@@ -17,9 +17,9 @@ using ::testing::HasSubstr;
 class FailureTest : public ::testing::TestWithParam<Transport> {};
 
 INSTANTIATE_TEST_SUITE_P(Transports, FailureTest,
-                         ::testing::Values(Transport::kShm, Transport::kTcp),
+                         ::testing::Values(Transport::kShm, Transport::kTcp, Transport::kMixed),
                          [](const ::testing::TestParamInfo<Transport>& shape) {
-                           return shape.param == Transport::kShm ? "shm" : "tcp";
+                           return transport_name(shape.param);
                          });
 
 GroupOptions options_of(milliseconds timeout, std::size_t threshold = 64u << 10) {

@@ -39,13 +39,12 @@ struct Shape {
 class MeshTest : public ::testing::TestWithParam<Shape> {};
 
 std::string shape_name(const ::testing::TestParamInfo<Shape>& info) {
-  return (info.param.transport == Transport::kShm ? "shm" : "tcp") +
-         std::to_string(info.param.size);
+  return transport_name(info.param.transport) + std::to_string(info.param.size);
 }
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  for (const Transport transport : {Transport::kShm, Transport::kTcp}) {
+  for (const Transport transport : {Transport::kShm, Transport::kTcp, Transport::kMixed}) {
     for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) all.push_back({transport, size});
   }
   return all;

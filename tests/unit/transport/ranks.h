@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,18 +25,31 @@ inline GroupIdentity identity_of(Rank rank, int size) {
   return {JobId{{0x1234, 0x5678}}, 7, rank, size};
 }
 
-enum class Transport { kShm, kTcp };
+// kMixed: neighbours by rank talk over TCP, other pairs over shared memory.
+enum class Transport { kShm, kTcp, kMixed };
+
+inline std::string transport_name(Transport transport) {
+  switch (transport) {
+    case Transport::kShm:
+      return "shm";
+    case Transport::kTcp:
+      return "tcp";
+    case Transport::kMixed:
+      return "mixed";
+  }
+  return "?";
+}
 
 // One group over a real transport whose ranks are threads of this process, or its forked children.
 class Mesh {
  public:
   Mesh(Transport transport, int size) : transport_(transport), size_(size) {
-    if (transport == Transport::kShm) {
+    if (transport != Transport::kTcp) {
       auto segment = ShmSegment::create(size);
       EXPECT_TRUE(segment) << segment.error().message;
       segment_.push_back(std::move(*segment));
-      return;
     }
+    if (transport == Transport::kShm) return;
     for (Rank rank = 0; rank < size; ++rank) {
       auto listener = TcpListener::bind("127.0.0.1", 0);
       EXPECT_TRUE(listener) << listener.error().message;
@@ -48,9 +62,16 @@ class Mesh {
 
   Result<Links> links(Rank rank) {
     const GroupIdentity identity = identity_of(rank, size_);
-    if (transport_ == Transport::kShm) return make_shm_links(segment_.front(), identity);
-    return connect_tcp_links(identity, listeners_[static_cast<std::size_t>(rank)], endpoints_,
-                             in(milliseconds{10000}));
+    switch (transport_) {
+      case Transport::kShm:
+        return make_shm_links(segment_.front(), identity);
+      case Transport::kTcp:
+        return connect_tcp_links(identity, listeners_[static_cast<std::size_t>(rank)], endpoints_,
+                                 in(milliseconds{10000}));
+      case Transport::kMixed:
+        return mixed_links(identity);
+    }
+    return Links();
   }
 
   std::unique_ptr<Group> group(Rank rank, const GroupOptions& options = {}) {
@@ -75,6 +96,21 @@ class Mesh {
   }
 
  private:
+  Result<Links> mixed_links(const GroupIdentity& identity) {
+    const LinkShare all = LinkShare::everyone(identity);
+    LinkShare tcp{all.hub, {}};
+    for (Rank peer = 0; peer < size_; ++peer) {
+      if (peer == identity.rank - 1 || peer == identity.rank + 1) tcp.peers = tcp.peers.with(peer);
+    }
+    const LinkShare shm{all.hub, {all.peers.bits & ~tcp.peers.bits}};
+    SINEW_ASSIGN(std::vector<Socket> sockets,
+                 connect_tcp_sockets(identity, listeners_[static_cast<std::size_t>(identity.rank)],
+                                     endpoints_, in(milliseconds{10000})));
+    SINEW_ASSIGN(Links links, make_shm_links(segment_.front(), identity, shm));
+    add_links(links, make_tcp_links(std::move(sockets), tcp));
+    return links;
+  }
+
   Transport transport_;
   int size_;
   std::vector<ShmSegment> segment_;  // one, or none
