@@ -48,6 +48,9 @@ struct Case {
   Precision precision;
   bool experts;
   bool longest;  // also 5000 tokens
+  friend void PrintTo(const Case& given, std::ostream* out) {
+    *out << given.kind << ' ' << given.type;
+  }
 };
 
 struct Layout {

@@ -18,6 +18,7 @@ struct RealModel {
   const char* variable;  // of the environment: the file
   const char* script;
   std::size_t window;  // tokens; their logits fit into a few hundred MiB
+  friend void PrintTo(const RealModel& given, std::ostream* out) { *out << given.name; }
 };
 constexpr RealModel kSmolLm2{"SmolLM2", "SINEW_SMOLLM2", "tests/oracle/smollm2.sh", 512};
 constexpr RealModel kGemma3{"Gemma3", "SINEW_GEMMA3", "tests/oracle/gemma3.sh", 256};
