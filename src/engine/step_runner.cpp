@@ -59,10 +59,11 @@ Result<std::unique_ptr<StepRunner>> StepRunner::load(
   SINEW_TRY(check_cache_type(runner->spec_, options.cache_type));
   SINEW_ASSIGN(runner->device_, Device::open(options.device, options.threads));
   if (options.layout.whole_experts && !runner->device_->is_cpu())
-    return fail(ErrorCode::kUnsupported,
-                "device {}: whole experts send a token to one expert several times, which is proven "
-                "on the CPU only; use --experts columns or --device CPU",
-                runner->device_->name());
+    return fail(
+        ErrorCode::kUnsupported,
+        "device {}: whole experts send a token to one expert several times, which is proven "
+        "on the CPU only; use --experts columns or --device CPU",
+        runner->device_->name());
 
   SINEW_TRY(runner->load_slices(progress));
   const auto heads = static_cast<int>(runner->plan_.range(options.rank, Dimension::kHeads).size());

@@ -64,8 +64,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name, int thread
   if (device->backend_ == nullptr)
     return fail(ErrorCode::kUnsupported, "device '{}' could not be started by ggml",
                 ggml_backend_dev_name(device->device_));
-  if (device->is_cpu())
-    SINEW_TRY(device->use_own_threads(threads));
+  if (device->is_cpu()) SINEW_TRY(device->use_own_threads(threads));
   return device;
 }
 

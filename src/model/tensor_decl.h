@@ -47,7 +47,7 @@ enum class Place : std::uint8_t {
   kEveryStage,
   kFirstStage,
   kLastStage,
-  kLayer,     // the stage of `TensorDecl::layer`
+  kLayer,  // the stage of `TensorDecl::layer`
 };
 
 // One tensor that a family needs.
