@@ -27,7 +27,10 @@ inline constexpr int kNoisePlacesPerLayer = 3;
 struct TracePlace {
   int layer = 0;  // kEmbeddingLayer, a layer, or the number of layers for the final norm
   int part = 0;   // how many places of the layer come before: attention is 0, feed-forward 1
-  friend auto operator<=>(const TracePlace&, const TracePlace&) = default;
+  friend bool operator==(const TracePlace&, const TracePlace&) = default;
+  friend bool operator<(const TracePlace& a, const TracePlace& b) {
+    return a.layer != b.layer ? a.layer < b.layer : a.part < b.part;
+  }
 };
 inline constexpr int kEmbeddingLayer = -1;
 

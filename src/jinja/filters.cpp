@@ -283,7 +283,8 @@ Result<Value> map(Machine& machine, const Arguments& given) {
     SINEW_ASSIGN(const auto args, bind(given, {"value", "attribute", "default"}, 2));
     for (const Value& value : values) {
       SINEW_ASSIGN(Value part, attribute_or_self(machine, value, args[1]));
-      out.push_back(part.is_undefined() ? args[2] : std::move(part));
+      out.push_back(std::move(part));
+      if (out.back().is_undefined()) out.back() = args[2];
     }
     return machine.heap().list(std::move(out));
   }

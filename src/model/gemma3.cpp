@@ -16,7 +16,8 @@ void read_gemma3(SpecReader& reader, ModelSpec& spec) {
   // The largest model scales queries by the width of a head as the embedding implies it, not as
   // heads are (gemma_pytorch, config.py).
   if (spec.layers == kLayersOf27B)
-    spec.attention_scale = 1.0F / std::sqrt(static_cast<float>(spec.embedding / spec.heads));
+    spec.attention_scale =
+        std::sqrt(static_cast<float>(spec.heads) / static_cast<float>(spec.embedding));
   spec.logit_cap = reader.real_or("final_logit_softcapping", 0.0);
   read_window(reader, spec, kWindowPeriod);
   spec.window.rope.base = reader.real_or("rope.freq_base_swa", kWindowBase);
