@@ -1,13 +1,23 @@
 #include "collective/mesh_group.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/assert.h"
 #include "collective/link_group.h"
+#include "collective/probe.h"
 
 namespace sinew {
 namespace {
+
+// Ranks start at different times: the first message may come later than any other.
+constexpr std::chrono::milliseconds kFormTimeout{20000};
+constexpr std::chrono::milliseconds kProbeBudget{100};
+
+Messenger messenger_of(const GroupIdentity& identity, Links links, const GroupOptions& options) {
+  return {identity, std::move(links), {options.timeout, options.checksum_all, options.now}};
+}
 
 // Where each rank's part lies in a gathered buffer.
 std::array<std::span<std::byte>, kRankCountMax> parts_of(std::span<const std::size_t> counts,
@@ -128,11 +138,20 @@ Status LinkGroup::broadcast(Rank root, std::span<std::byte> data, RankSet ranks)
   });
 }
 
+Result<std::unique_ptr<Group>> form_group(const GroupIdentity& identity, Links links,
+                                          const GroupOptions& options) {
+  if (identity.size == 1) return make_group(identity, std::move(links), options);
+  Messenger messenger = messenger_of(identity, std::move(links), options);
+  messenger.set_timeout(std::max(options.timeout, kFormTimeout));
+  SINEW_ASSIGN(const Agreement agreed, agree_on_plan(messenger, kProbeBudget));
+  messenger.set_timeout(options.timeout);
+  return std::make_unique<LinkGroup>(std::move(messenger), agreed.plan, options);
+}
+
 std::unique_ptr<Group> make_group(const GroupIdentity& identity, Links links,
                                   const GroupOptions& options, const CollectivePlan& plan) {
-  return std::make_unique<LinkGroup>(
-      Messenger(identity, std::move(links), {options.timeout, options.checksum_all, options.now}),
-      plan, options);
+  return std::make_unique<LinkGroup>(messenger_of(identity, std::move(links), options), plan,
+                                     options);
 }
 
 std::unique_ptr<Group> make_group(const GroupIdentity& identity, Links links,

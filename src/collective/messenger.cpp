@@ -166,7 +166,8 @@ Status Messenger::check_fault(const FrameHeader& header, Rank source) const {
                     header.subject});
 }
 
-Result<FrameHeader> Messenger::receive_header(const FrameHeader& expected, Deadline deadline) {
+Result<FrameHeader> Messenger::receive_header(FrameHeader expected, Deadline deadline,
+                                              std::uint32_t choices) {
   FrameBytes bytes;
   SINEW_TRY(link(expected.source).receive(bytes, deadline));
   auto header = decode_frame(bytes);
@@ -176,6 +177,7 @@ Result<FrameHeader> Messenger::receive_header(const FrameHeader& expected, Deadl
     return fail(std::move(error));
   }
   if (header->operation == Operation::kFault) SINEW_TRY(check_fault(*header, expected.source));
+  if (header->piece < choices) expected.piece = header->piece;
   SINEW_TRY(check_frame(*header, expected));
   heard_[static_cast<std::size_t>(expected.source)] =
       Heard{header->operation, header->step, header->sequence, options_.now()};

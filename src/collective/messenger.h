@@ -37,6 +37,7 @@ class Messenger {
   Deadline now() const { return options_.now(); }
 
   void set_step(std::uint64_t step) { step_ = step; }
+  void set_timeout(std::chrono::milliseconds timeout) { options_.timeout = timeout; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
   // The next operation of the ranks `among` begins: sequence numbers and deadlines.
@@ -57,8 +58,10 @@ class Messenger {
   // Puts in source and the number that the operation has with the peer. Header and payload stay
   // unchanged until the link's finish_send.
   Status start_send(Rank peer, FrameHeader header, std::span<const std::byte> payload);
-  // kProtocol unless the next frame of expected.source is the expected one.
-  Result<FrameHeader> receive_header(const FrameHeader& expected, Deadline deadline);
+  // kProtocol unless the next frame of expected.source is the expected one. With `choices`, the
+  // sender may choose any piece below it.
+  Result<FrameHeader> receive_header(FrameHeader expected, Deadline deadline,
+                                     std::uint32_t choices = 0);
   // Fills `into`, which has expected.length bytes, and proves its checksum.
   Status receive(const FrameHeader& expected, std::span<std::byte> into, Deadline deadline);
   // The same for a message that will be handed on, with its checksum.
