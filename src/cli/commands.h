@@ -54,4 +54,26 @@ struct BenchFlags {
 };
 Status bench_command(const BenchFlags& flags);
 
+// Every link between ranks on this machine, beside what such links do elsewhere.
+struct BenchLinksFlags {
+  int ranks = 2;
+  std::string transport = "shm";
+  std::string sizes;  // empty: 4 B to 64 MB
+  int repeats = 1000;
+  bool json = false;
+};
+Status bench_links_command(const BenchLinksFlags& flags);
+
+// What ranks on this machine do together.
+struct BenchCollectivesFlags {
+  int ranks = 4;
+  std::string transport = "shm";
+  std::string wire = "f32";
+  std::string sizes;  // empty: 4 B to 64 MB
+  std::string only;   // operation or algorithm; empty: all
+  int repeats = 1000;
+  bool json = false;
+};
+Status bench_collectives_command(const BenchCollectivesFlags& flags);
+
 }  // namespace sinew

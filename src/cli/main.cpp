@@ -31,6 +31,8 @@ struct CommandLine {
   ServeFlags serve;
   LogitsFlags logits;
   BenchFlags bench;
+  BenchLinksFlags bench_links;
+  BenchCollectivesFlags bench_collectives;
   VerifyFlags verify;
   bool proven = true;  // what verify found
   std::string show_path;
@@ -134,13 +136,48 @@ struct CommandLine {
     sub->callback([this] { command = [this] { return logits_command(logits); }; });
 
     CLI::App* speed = app.add_subcommand("bench", "Measure tokens per second of prompt and answer");
-    speed->add_option("MODEL", bench.model.model, "GGUF file")->required();
+    CLI::Option* model = speed->add_option("MODEL", bench.model.model, "GGUF file");
     bench.model.add_to(*speed);
     speed->add_option("-p", bench.prompt_tokens, "Tokens of the prompt (default: 64)");
     speed->add_option("-n", bench.answer_tokens, "Tokens of the answer (default: 32)");
     speed->add_option("--repeats", bench.repeats, "Measured runs (default: 3)");
     speed->add_flag("--json", bench.json, "As JSON");
-    speed->callback([this] { command = [this] { return bench_command(bench); }; });
+    add_bench_links(*speed);
+    add_bench_collectives(*speed);
+    speed->callback([this, speed, model] {
+      if (!speed->get_subcommands().empty()) return;  // which has said what to do
+      if (model->count() == 0) throw CLI::RequiredError("MODEL");
+      command = [this] { return bench_command(bench); };
+    });
+  }
+
+  void add_bench_links(CLI::App& parent) {
+    CLI::App* sub = parent.add_subcommand(
+        "links", "Measure latency and bandwidth of the links between ranks on this machine");
+    sub->add_option("--ranks", bench_links.ranks, "Ranks, 2 to 8 (default: 2)");
+    sub->add_option("--transport", bench_links.transport, "shm or tcp (default: shm)");
+    sub->add_option("--sizes", bench_links.sizes, "As in 8192,28K,4M (default: 4 B to 64 MB)");
+    sub->add_option("--repeats", bench_links.repeats,
+                    "Most round trips of a size (default: 1000; fewer of long messages)");
+    sub->add_flag("--json", bench_links.json, "As JSON");
+    sub->callback([this] { command = [this] { return bench_links_command(bench_links); }; });
+  }
+
+  void add_bench_collectives(CLI::App& parent) {
+    BenchCollectivesFlags& flags = bench_collectives;
+    CLI::App* sub = parent.add_subcommand(
+        "collectives", "Measure sums, gathers and broadcasts of ranks on this machine");
+    sub->add_option("--ranks", flags.ranks, "Ranks, 2 to 8 (default: 4)");
+    sub->add_option("--transport", flags.transport, "shm or tcp (default: shm)");
+    sub->add_option("--wire", flags.wire, "How sums travel: f32, bf16 or f16 (default: f32)");
+    sub->add_option("--sizes", flags.sizes, "As in 8192,28K,4M (default: 4 B to 64 MB)");
+    sub->add_option("--only", flags.only,
+                    "One operation or algorithm, as all-gather or two-phase (default: all)");
+    sub->add_option("--repeats", flags.repeats,
+                    "Most repeats of a size (default: 1000; fewer of long vectors)");
+    sub->add_flag("--json", flags.json, "As JSON");
+    sub->callback(
+        [this] { command = [this] { return bench_collectives_command(bench_collectives); }; });
   }
 };
 

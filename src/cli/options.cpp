@@ -38,6 +38,11 @@ void ModelFlags::add_to(CLI::App& app) {
   app.add_option(
       "--timeout", timeout_seconds,
       "Seconds after which a rank that is late in a collective is given up (default: 30)");
+  app.add_option("--wire", wire,
+                 "How sums travel between ranks: f32, or bf16 or f16 in half the bytes and less "
+                 "exact (default: f32)");
+  app.add_option("--one-shot-max", one_shot_max,
+                 "Bytes up to which ranks send each other whole vectors (default: measured)");
   app.add_flag("--verbose", verbose, "Show processes, memory and times of every rank");
 }
 
@@ -83,6 +88,11 @@ Result<LaunchOptions> ModelFlags::launch_options() const {
   if (!(timeout_seconds >= 0.1) || timeout_seconds > kTimeoutMax)
     return fail(ErrorCode::kUsage, "--timeout {} is outside 0.1 .. {} seconds", timeout_seconds,
                 kTimeoutMax);
+  const std::optional<WireType> wire_type = wire_type_named(wire);
+  if (!wire_type)
+    return fail(ErrorCode::kUsage, "--wire {} is not known; there are f32, bf16 and f16", wire);
+  options.wire = *wire_type;
+  options.one_shot_max = one_shot_max;
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
   return options;
 }

@@ -26,6 +26,8 @@ struct ModelFlags {
   std::int64_t context = 0;  // 0: what the model was trained for, at most kContextDefault
   int chunk = 512;
   double timeout_seconds = 30;
+  std::string wire = "f32";
+  std::optional<std::uint64_t> one_shot_max = {};
   bool verbose = false;
 
   void add_to(CLI::App& app);

@@ -14,6 +14,7 @@ namespace sinew {
 namespace {
 
 constexpr std::uint8_t kFlagChecksum = 1;
+constexpr int kWireShift = 1;  // two bits
 
 template <typename T>
 void put(std::span<std::byte, kFrameBytes> into, std::size_t offset, T value) {
@@ -54,6 +55,16 @@ std::string_view operation_name(Operation operation) {
       return "broadcast";
     case Operation::kFault:
       return "fault";
+    case Operation::kRingAllReduce:
+      return "ring all-reduce";
+    case Operation::kPartialSum:
+      return "partial sum";
+    case Operation::kChainSum:
+      return "sum of the chain";
+    case Operation::kProbe:
+      return "probe";
+    case Operation::kPlan:
+      return "plan";
   }
   return "unknown";
 }
@@ -62,10 +73,12 @@ void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameBytes> i
   put(into, 0, kFrameMagic);
   put(into, 4, kFrameVersion);
   put(into, 6, static_cast<std::uint8_t>(header.operation));
-  put(into, 7, header.checksummed ? kFlagChecksum : std::uint8_t{0});
+  put(into, 7,
+      static_cast<std::uint8_t>((header.checksummed ? kFlagChecksum : 0) |
+                                static_cast<int>(header.wire) << kWireShift));
   put(into, 8, static_cast<std::uint16_t>(header.source));
   put(into, 10, static_cast<std::uint16_t>(header.subject));
-  put(into, 12, std::uint32_t{0});
+  put(into, 12, header.piece);
   put(into, 16, header.job.words[0]);
   put(into, 24, header.job.words[1]);
   put(into, 32, header.epoch);
@@ -89,18 +102,19 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameBytes> bytes) 
   }
   const auto operation = take<std::uint8_t>(bytes, 6);
   if (operation < static_cast<std::uint8_t>(Operation::kAllReduce) ||
-      operation > static_cast<std::uint8_t>(Operation::kFault)) {
+      operation > static_cast<std::uint8_t>(Operation::kPlan)) {
     return fail(ErrorCode::kProtocol, "unknown operation {} in a frame", operation);
   }
   const auto flags = take<std::uint8_t>(bytes, 7);
-  const auto zero = take<std::uint32_t>(bytes, 12);
-  if ((flags & ~kFlagChecksum) != 0 || zero != 0) {
-    return fail(ErrorCode::kProtocol, "unknown bits in a frame: flags {:#04x}, zero field {:#010x}",
-                flags, zero);
+  const int wire = flags >> kWireShift;
+  if (wire >= kWireTypeCount) {
+    return fail(ErrorCode::kProtocol, "unknown bits in a frame: flags {:#04x}", flags);
   }
   FrameHeader header;
   header.operation = static_cast<Operation>(operation);
-  header.checksummed = flags == kFlagChecksum;
+  header.checksummed = (flags & kFlagChecksum) != 0;
+  header.wire = static_cast<WireType>(wire);
+  header.piece = take<std::uint32_t>(bytes, 12);
   header.source = take<std::uint16_t>(bytes, 8);
   header.subject = take<std::uint16_t>(bytes, 10);
   if (header.source >= kRankCountMax || header.subject >= kRankCountMax) {
@@ -149,6 +163,16 @@ Status check_frame(const FrameHeader& came, const FrameHeader& expected) {
   if (came.subject != expected.subject) {
     return wrong(source, fmt::format("rank {} takes rank {} for the root, expected rank {}", source,
                                      came.subject, expected.subject));
+  }
+  if (came.piece != expected.piece) {
+    return wrong(source, fmt::format("rank {} sent piece {}, expected piece {}", source, came.piece,
+                                     expected.piece));
+  }
+  if (came.wire != expected.wire) {
+    return wrong(source,
+                 fmt::format("rank {} sent values as {}, expected {}: give every rank the "
+                             "same wire type",
+                             source, wire_type_name(came.wire), wire_type_name(expected.wire)));
   }
   if (came.length != expected.length) {
     return wrong(source, fmt::format("rank {} sent {} bytes, expected {}", source, came.length,

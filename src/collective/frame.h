@@ -10,18 +10,19 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "collective/wire_type.h"
 
 namespace sinew {
 
 // The header in front of every message of a group, little-endian:
 //   0 magic u32 | 4 version u16 | 6 operation u8 | 7 flags u8 | 8 source u16 | 10 subject u16 |
-//   12 zero u32 | 16 job u64 x 2 | 32 epoch u64 | 40 step u64 | 48 sequence u64 | 56 length u64 |
+//   12 piece u32 | 16 job u64 x 2 | 32 epoch u64 | 40 step u64 | 48 sequence u64 | 56 length u64 |
 //   64 checksum u64
 // A receiver knows every field but the checksum beforehand and compares all of them, so no bit of a
 // header can change unnoticed.
 inline constexpr std::size_t kFrameBytes = 72;
 inline constexpr std::uint32_t kFrameMagic = 0x46574e53;  // "SNWF"
-inline constexpr std::uint16_t kFrameVersion = 1;
+inline constexpr std::uint16_t kFrameVersion = 2;
 
 // Payloads up to this size always carry a checksum: it costs little beside the latency of a hop.
 inline constexpr std::size_t kAlwaysChecksumBytes = 64u << 10;
@@ -34,6 +35,11 @@ enum class Operation : std::uint8_t {
   kGather,
   kBroadcast,
   kFault,  // the sender gives up the group and blames `subject`; step and sequence say where
+  kRingAllReduce,  // the whole vector of `subject`, on its way round the ring
+  kPartialSum,     // a piece of the sum of the sender's vector and those before it in the chain
+  kChainSum,       // a piece of the finished sum, on its way back
+  kProbe,          // measures a link at the start of a group
+  kPlan,           // what was measured, towards rank 0; what follows from it, away from it
 };
 
 // For people.
@@ -42,8 +48,12 @@ std::string_view operation_name(Operation operation);
 struct FrameHeader {
   Operation operation = Operation::kAllReduce;
   bool checksummed = false;
+  WireType wire = WireType::kF32;  // of the payload of an all-reduce
   Rank source = 0;
-  Rank subject = 0;  // root of a gather or broadcast, blamed rank of a fault, else 0
+  // Root of a gather or broadcast; blamed rank of a fault; of a message that ranks hand on, the one
+  // that it began with; else 0.
+  Rank subject = 0;
+  std::uint32_t piece = 0;  // of a message that travels in pieces, from 0
   JobId job;
   Epoch epoch = 0;
   std::uint64_t step = 0;

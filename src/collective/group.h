@@ -14,6 +14,8 @@
 
 namespace sinew {
 
+struct CollectivePlan;
+
 // Some of the ranks of a group.
 struct RankSet {
   std::uint32_t bits = 0;
@@ -37,7 +39,8 @@ struct RankSet {
 // later calls return that error); a new epoch needs a new group.
 //
 // Sums are taken in rank order 0, 1, .., p-1 for every element whatever the algorithm, so all ranks
-// hold bit-identical results and one-shot and two-phase agree bit for bit.
+// hold bit-identical results and all algorithms agree bit for bit
+// (docs/decisions/15-collective-plan.md).
 //
 // Threads: one thread at a time.
 class Group {
@@ -46,8 +49,10 @@ class Group {
 
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
-  // Transport of the links, for people: "shm", "tcp", or "-" for a group of one.
+  // Transport of the links, for people: "shm", "tcp+shm", or "-" for a group of one.
   virtual std::string_view kind() const = 0;
+  // Which algorithm adds vectors of which length.
+  virtual const CollectivePlan& plan() const = 0;
 
   // The step that the next operations belong to; peers must agree on it.
   virtual void set_step(std::uint64_t step) = 0;

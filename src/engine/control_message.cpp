@@ -21,6 +21,9 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.slots)
       .put(m.chunk_tokens)
       .put(m.timeout_ms)
+      .put(m.wire)
+      .put(m.one_shot_max.has_value())
+      .put(m.one_shot_max.value_or(0))
       .put(m.cache_type)
       .put(m.hashes);
 }
@@ -40,6 +43,10 @@ void get(WireReader& r, ConfigureMessage& m) {
   m.slots = r.get<int>();
   m.chunk_tokens = r.get<int>();
   m.timeout_ms = r.get<std::uint32_t>();
+  m.wire = r.get<WireType>();
+  const bool given = r.get<std::uint8_t>() != 0;
+  const auto one_shot_max = r.get<std::uint64_t>();
+  if (given) m.one_shot_max = one_shot_max;
   m.cache_type = r.get<TensorType>();
   m.hashes = r.get<HashScope>();
 }

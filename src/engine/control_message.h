@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/result.h"
+#include "collective/wire_type.h"
 #include "engine/engine.h"
 #include "engine/slice_hash.h"
 #include "graph/trace.h"
@@ -31,6 +33,9 @@ struct ConfigureMessage {
   int slots = 1;
   int chunk_tokens = 512;
   std::uint32_t timeout_ms = 30000;  // of a collective
+  WireType wire = WireType::kF32;    // of all-reduces
+  // Longest all-reduce of one hop, bytes; nothing: as measured.
+  std::optional<std::uint64_t> one_shot_max;
   TensorType cache_type = TensorType::kF16;
   HashScope hashes = HashScope::kNone;
 };

@@ -265,7 +265,10 @@ Status run_rank(ControlThread& control, const std::vector<std::string>& argument
   group_options.timeout = std::chrono::milliseconds(config.timeout_ms);
   const GroupIdentity identity{config.job, config.epoch, config.rank,
                                static_cast<int>(config.layout.shares.size())};
-  const std::unique_ptr<Group> group = make_group(identity, std::move(links), group_options);
+  group_options.wire = config.wire;
+  if (config.one_shot_max) group_options.threshold_bytes = *config.one_shot_max;
+  SINEW_ASSIGN(const std::unique_ptr<Group> group,
+               form_group(identity, std::move(links), group_options));
 
   control.set_phase(Phase::kLoading);
   const auto start = Clock::now();

@@ -69,6 +69,8 @@ Status Supervisor::start(const LaunchOptions& options) {
                           options.slots,
                           options.chunk_tokens,
                           static_cast<std::uint32_t>(options.timeout.count()),
+                          options.wire,
+                          options.one_shot_max,
                           options.cache_type,
                           options.hashes};
   for (Rank rank = 0; rank < ranks; ++rank) {

@@ -27,6 +27,8 @@ struct LaunchOptions {
   int slots = 1;
   int chunk_tokens = 512;
   std::chrono::milliseconds timeout{30000};  // of a collective
+  WireType wire = WireType::kF32;
+  std::optional<std::uint64_t> one_shot_max;  // bytes; nothing: measured
   TensorType cache_type = TensorType::kF16;
   HashScope hashes = HashScope::kNone;  // what ranks hash while they load, for kHashes
   // Damage for tests, see engine/fault.h: the rank and what it is told.

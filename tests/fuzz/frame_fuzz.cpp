@@ -51,10 +51,12 @@ void append_frame(FuzzedDataProvider& input, Rank source, std::vector<std::byte>
       input.ConsumeBytes<std::uint8_t>(input.ConsumeIntegralInRange<std::size_t>(0, 300));
   const auto raw = std::as_bytes(std::span(payload));
   FrameHeader header;
-  header.operation = static_cast<Operation>(input.ConsumeIntegralInRange<int>(1, 7));
+  header.operation = static_cast<Operation>(input.ConsumeIntegralInRange<int>(1, 11));
   header.checksummed = header.operation != Operation::kFault;
   header.source = source;
   header.subject = input.ConsumeIntegralInRange<int>(0, 7);
+  header.piece = input.ConsumeIntegralInRange<std::uint32_t>(0, 3);
+  header.wire = static_cast<WireType>(input.ConsumeIntegralInRange<int>(0, kWireTypeCount - 1));
   header.job = kJob;
   header.epoch = kEpoch;
   header.sequence = input.ConsumeIntegralInRange<std::uint64_t>(1, 4);
@@ -111,9 +113,17 @@ void fuzz_conversation(FuzzedDataProvider& input) {
   const GroupIdentity identity{kJob, kEpoch, 0, size};
   GroupOptions options;
   options.timeout = std::chrono::milliseconds{50};
-  options.threshold_bytes = input.ConsumeBool() ? 0 : 1000;
-  const auto group =
-      make_group(identity, make_tcp_links(std::move(own), LinkShare::everyone(identity)), options);
+  options.wire = static_cast<WireType>(input.ConsumeIntegralInRange<int>(0, kWireTypeCount - 1));
+  CollectivePlan plan = CollectivePlan::direct(size, input.ConsumeBool() ? 0 : 1000);
+  Links links = make_tcp_links(std::move(own), LinkShare::everyone(identity));
+  if (size == 4 && input.ConsumeBool()) {
+    // A ring: 0 and 2 have no link, nor 1 and 3.
+    links[2].reset();
+    for (std::size_t rank = 0; rank < 4; ++rank)
+      plan.linked[rank].bits &= ~(std::uint32_t{1} << (rank + 2) % 4);
+    plan.ring_max.fill(input.ConsumeBool() ? 0 : 1000);
+  }
+  const auto group = make_group(identity, std::move(links), options, plan);
   for (int i = 0; i < 4; ++i) {
     const Status status = run_operation(input, *group);
     if (status) continue;

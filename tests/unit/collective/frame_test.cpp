@@ -19,6 +19,8 @@ FrameHeader sample() {
   header.job = JobId{{0x1122334455667788, 0x99aabbccddeeff00}};
   header.epoch = 7;
   header.step = 57;
+  header.piece = 2;
+  header.wire = WireType::kF16;
   header.sequence = 341;
   header.length = 8192;
   header.checksum = 0xfeedfacecafebeef;
@@ -89,6 +91,12 @@ TEST(Frame, Errors_SayWhatWasExpectedAndWhatCame) {
   came = sample();
   came.subject = 0;
   EXPECT_THAT(message_of(came), HasSubstr("takes rank 0 for the root, expected rank 2"));
+  came = sample();
+  came.piece = 1;
+  EXPECT_THAT(message_of(came), HasSubstr("sent piece 1, expected piece 2"));
+  came = sample();
+  came.wire = WireType::kF32;
+  EXPECT_THAT(message_of(came), HasSubstr("values as f32, expected f16"));
   came = sample();
   came.length = 4096;
   EXPECT_THAT(message_of(came), HasSubstr("sent 4096 bytes, expected 8192"));

@@ -2,15 +2,12 @@
 // with what it receives. Whole groups over real transports are in tests/unit/transport.
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <limits>
 
 #include "collective/frame.h"
 #include "collective/mesh_group.h"
-#include "collective/reduce.h"
 
 namespace sinew {
 namespace {
@@ -152,6 +149,8 @@ TEST_F(GroupTest, WrongFrames_EachGiveTheirError) {
       {"sent 12 bytes, expected 16", [](FrameHeader& h) { h.length = 12; }},
       {"sent 18446744073709551615 bytes", [](FrameHeader& h) { h.length = ~std::uint64_t{0}; }},
       {"a frame of rank 0", [](FrameHeader& h) { h.source = 0; }},
+      {"sent piece 3, expected piece 0", [](FrameHeader& h) { h.piece = 3; }},
+      {"sent values as bf16, expected f32", [](FrameHeader& h) { h.wire = WireType::kBf16; }},
   };
   for (const Case& wrong : cases) {
     FrameHeader header = right();
@@ -160,7 +159,7 @@ TEST_F(GroupTest, WrongFrames_EachGiveTheirError) {
     const Error error = error_for(header);
     EXPECT_EQ(error.code, ErrorCode::kProtocol);
     EXPECT_THAT(error.message, HasSubstr(wrong.expected));
-    EXPECT_THAT(error.message, HasSubstr("(all-reduce #1 of step 9 over script)"));
+    EXPECT_THAT(error.message, HasSubstr("(all-reduce #1 of step 9 over script; never heard)"));
   }
 }
 
@@ -186,7 +185,41 @@ TEST_F(GroupTest, LateRank_IsNamedWithOperationAndStep) {
   EXPECT_EQ(status.error().code, ErrorCode::kDeadline);
   EXPECT_EQ(status.error().rank, 2);
   EXPECT_EQ(status.error().message,
-            "rank 2 is late for all-reduce #1 of step 9 (waited 0.0 s over script)");
+            "rank 2 is late for all-reduce #1 of step 9 (waited 0.0 s over script; never heard)");
+}
+
+TEST_F(GroupTest, LateRank_IsNamedWithWhatItWasLastHeardDoing) {
+  static Deadline clock_now;
+  say(scripts_[1], right(), std::as_bytes(std::span(theirs_)));
+  Links links(2);
+  links[1] = std::make_unique<ScriptedLink>(1, scripts_[1]);
+  GroupOptions options;
+  options.now = [] { return clock_now; };
+  const auto group = make_group({kJob, kEpoch, 0, 2}, std::move(links), options);
+  group->set_step(9);
+  std::vector<float> data(4, 1.0f);
+  ASSERT_TRUE(group->all_reduce_sum(data));
+  clock_now += std::chrono::milliseconds{3100};
+  group->set_step(10);
+  const Status status = group->all_reduce_sum(data);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message,
+            "rank 1 is late for all-reduce #2 of step 10 (waited 0.0 s over script; last heard: "
+            "all-reduce #1 of step 9, 3.1 s ago)");
+}
+
+TEST_F(GroupTest, LostRank_IsNamedWithWhatItWasLastHeardDoing) {
+  say(scripts_[1], right(), std::as_bytes(std::span(theirs_)));
+  scripts_[1].closes = true;
+  const auto group = group_of(2);
+  std::vector<float> data(4, 1.0f);
+  ASSERT_TRUE(group->all_reduce_sum(data));
+  const Status status = group->broadcast(1, std::as_writable_bytes(std::span(data)));
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kPeerLost);
+  EXPECT_THAT(status.error().message,
+              HasSubstr("closed its script link (broadcast #2 of step 9 over script; last heard: "
+                        "all-reduce #1 of step 9, "));
 }
 
 TEST_F(GroupTest, Failure_TellsTheOtherRanksWhoIsToBlame) {
@@ -234,28 +267,6 @@ TEST_F(GroupTest, EveryOperation_HasTheNextSequenceNumber) {
     ASSERT_TRUE(group->all_reduce_sum(data));
   }
   EXPECT_EQ(group->totals().operations, 3u);
-}
-
-TEST(Reduce, Sum_IsInRankOrderForEveryLength) {
-  for (const std::size_t count : {0u, 1u, 255u, 256u, 257u, 1000u}) {
-    std::vector<float> a(count, 1e8f);
-    std::vector<float> b(count, -1e8f);
-    std::vector<float> c(count, 0.25f);
-    const std::array<const float*, 3> sources{a.data(), b.data(), c.data()};
-    sum_in_order(sources, b.data(), count);  // may overwrite a source
-    EXPECT_EQ(b, std::vector<float>(count, 0.25f)) << "(1e8 - 1e8) + 0.25, not 1e8 + (-1e8 + 0.25)";
-  }
-}
-
-TEST(Reduce, InfinitiesAndNans_ReachTheSum) {
-  const float infinity = std::numeric_limits<float>::infinity();
-  std::vector<float> a{infinity, infinity, 1.0f};
-  const std::vector<float> b{1.0f, -infinity, std::nanf("")};
-  const std::array<const float*, 2> sources{a.data(), b.data()};
-  sum_in_order(sources, a.data(), 3);
-  EXPECT_EQ(a[0], infinity);
-  EXPECT_TRUE(std::isnan(a[1]));
-  EXPECT_TRUE(std::isnan(a[2]));
 }
 
 }  // namespace

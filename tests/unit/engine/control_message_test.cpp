@@ -27,6 +27,8 @@ ConfigureMessage configure() {
   message.slots = 4;
   message.chunk_tokens = 256;
   message.timeout_ms = 1234;
+  message.wire = WireType::kBf16;
+  message.one_shot_max = 70000;
   message.hashes = HashScope::kSample;
   return message;
 }
@@ -112,6 +114,8 @@ TEST(ControlMessage, EveryFieldOfAConfigurationTravels) {
   EXPECT_EQ(got.slots, sent.slots);
   EXPECT_EQ(got.chunk_tokens, sent.chunk_tokens);
   EXPECT_EQ(got.timeout_ms, sent.timeout_ms);
+  EXPECT_EQ(got.wire, sent.wire);
+  EXPECT_EQ(got.one_shot_max, sent.one_shot_max);
   EXPECT_EQ(got.hashes, sent.hashes);
 }
 
