@@ -23,7 +23,7 @@ constexpr std::uint32_t kBringUpMagic = 0x42574e53;  // "SNWB"
 // Failed attempts are known to wedge ports until the machine restarts: few, and slower each time.
 constexpr int kAttemptsMax = 3;
 constexpr milliseconds kBackOffFirst{100};
-constexpr milliseconds kWarmUpMax{3000};
+constexpr milliseconds kWarmUpMax{1000};
 constexpr std::size_t kReasonMax = 800;
 
 // UC is what Thunderbolt has, where few messages in flight are known to work.
