@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -27,9 +28,9 @@ class LinkSleeper {
  public:
   virtual ~LinkSleeper() = default;
 
-  // Asks to be woken by news from now on. The caller looks once more before it sleeps, because news
-  // may have come just before.
-  virtual void arm() = 0;
+  // Asks to be woken by news of `awaited` from now on. The caller looks once more before it sleeps,
+  // because news may have come just before.
+  virtual void arm(const StreamLink& awaited) = 0;
   // Takes that back: the caller will not sleep after all, or has slept.
   virtual void disarm() = 0;
   // Sleeps until `awaited` may have moved on in `direction`, a pending send of the same kind may,
@@ -49,6 +50,10 @@ class LinkHub {
   LinkHub(const LinkHub&) = delete;
   LinkHub& operator=(const LinkHub&) = delete;
 
+  // Every wait ends with kCancelled once `flag`, which outlives the hub, is true: a signal handler
+  // or another thread may set it.
+  void stop_when(const std::atomic<bool>& flag) { stop_ = &flag; }
+
  private:
   friend class StreamLink;
   // Calls `attempt` until it is done, or `deadline` passes: kDeadline.
@@ -58,6 +63,7 @@ class LinkHub {
 
   Spin spin_;
   std::vector<StreamLink*> links_;  // the living ones
+  const std::atomic<bool>* stop_ = nullptr;
 };
 
 // A link that moves bytes whenever it can and never waits by itself: what is pending, which errors
