@@ -65,6 +65,7 @@ class ShmLink final : public Link {
 
   Rank peer() const override { return peer_; }
   std::string_view kind() const override { return "shm"; }
+  bool vouches() const override { return true; }
   bool sending() const override { return !head_left_.empty() || !body_left_.empty(); }
 
   Status start_send(std::span<const std::byte> head, std::span<const std::byte> body) override;
