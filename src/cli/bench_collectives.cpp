@@ -36,6 +36,7 @@ std::vector<Subject> subjects() {
 }
 
 std::string name_of(const Subject& subject) {
+  if (subject.operation != "all-reduce") return "-";
   return subject.algorithm ? std::string(algorithm_name(*subject.algorithm)) : "measured";
 }
 

@@ -24,7 +24,8 @@ inline constexpr std::size_t kFrameBytes = 72;
 inline constexpr std::uint32_t kFrameMagic = 0x46574e53;  // "SNWF"
 inline constexpr std::uint16_t kFrameVersion = 2;
 
-// Payloads up to this size always carry a checksum: it costs little beside the latency of a hop.
+// Payloads up to this size carry a checksum unless their link vouches for them: it costs little
+// beside the latency of a hop between machines.
 inline constexpr std::size_t kAlwaysChecksumBytes = 64u << 10;
 
 enum class Operation : std::uint8_t {

@@ -43,6 +43,9 @@ class Link {
   virtual Rank peer() const = 0;
   // "shm", "tcp": shown to people and written into errors.
   virtual std::string_view kind() const = 0;
+  // Whether bytes arrive as they were sent or not at all, as far as a machine can tell: they never
+  // leave its memory, or the link has a checksum of its own. Then short messages go without one.
+  virtual bool vouches() const { return false; }
 
   // Begins sending `head`, then `body`; both must stay unchanged until `finish_send` succeeds. One
   // send is under way at a time.

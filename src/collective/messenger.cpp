@@ -117,12 +117,20 @@ void Messenger::tell_peers(const Error& error) {
   }
 }
 
+bool Messenger::needs_checksum(Rank peer, std::size_t length) const {
+  if (options_.checksum_all) return true;
+  if (length > kAlwaysChecksumBytes) return false;
+  for (const auto& each : links_)
+    if (each != nullptr && (peer == rank() || peer == each->peer()) && !each->vouches())
+      return true;
+  return false;
+}
+
 FrameHeader Messenger::frame(Operation operation, Rank source, Rank subject,
                              std::size_t length) const {
   FrameHeader header;
   header.operation = operation;
-  header.checksummed =
-      operation != Operation::kFault && (length <= kAlwaysChecksumBytes || options_.checksum_all);
+  header.checksummed = operation != Operation::kFault && needs_checksum(source, length);
   header.source = source;
   header.subject = subject;
   header.job = identity_.job;
@@ -141,6 +149,10 @@ FrameHeader Messenger::sealed(Operation operation, Rank subject,
 }
 
 Status Messenger::start_send(Rank peer, FrameHeader header, std::span<const std::byte> payload) {
+  const bool needed = header.operation != Operation::kFault && needs_checksum(peer, payload.size());
+  if (needed && !header.checksummed) header.checksum = payload_checksum(payload);
+  if (!needed) header.checksum = 0;
+  header.checksummed = needed;
   header.source = rank();
   header.sequence = sequence_[static_cast<std::size_t>(peer)];
   FrameBytes& bytes = headers_[static_cast<std::size_t>(peer)];

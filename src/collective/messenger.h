@@ -55,8 +55,8 @@ class Messenger {
   FrameHeader frame(Operation operation, Rank source, Rank subject, std::size_t length) const;
   // A frame of this rank, with the payload's checksum where one is due.
   FrameHeader sealed(Operation operation, Rank subject, std::span<const std::byte> payload) const;
-  // Puts in source and the number that the operation has with the peer. Header and payload stay
-  // unchanged until the link's finish_send.
+  // Puts in source, the number that the operation has with the peer, and whether its link needs a
+  // checksum. The payload stays unchanged until the link's finish_send.
   Status start_send(Rank peer, FrameHeader header, std::span<const std::byte> payload);
   // kProtocol unless the next frame of expected.source is the expected one. With `choices`, the
   // sender may choose any piece below it.
@@ -77,6 +77,8 @@ class Messenger {
     Deadline when;
   };
 
+  // Whether a payload needs a checksum on the link to `peer`; on any, if that is the own rank.
+  bool needs_checksum(Rank peer, std::size_t length) const;
   // Always an error: the one that a fault frame tells of, or what is wrong with that frame.
   Status check_fault(const FrameHeader& header, Rank source) const;
   Error last_words(Error error);

@@ -58,7 +58,9 @@ Status LinkGroup::pass_round(Operation operation, const RingRoute& route, const 
     const auto payload = parts[static_cast<std::size_t>(origin)];
     FrameHeader header = messenger_.frame(operation, rank(), origin, payload.size());
     header.wire = wire;
+    // Without one, start_send makes one where it is needed.
     header.checksum = checksums[static_cast<std::size_t>(origin)];
+    header.checksummed = header.checksum != 0;
     return messenger_.start_send(route.at(here, step), header, payload);
   };
   const auto receive = [&](int step, int round) -> Status {
@@ -228,7 +230,8 @@ Status LinkGroup::ring_broadcast(const RingRoute& route, Rank root, std::span<st
     FrameHeader header = messenger_.frame(Operation::kBroadcast, from, root, piece.size());
     header.piece = static_cast<std::uint32_t>(index);
     if (own.hops == 0) {
-      header.checksum = payload_checksum(piece);
+      header = messenger_.sealed(Operation::kBroadcast, root, piece);
+      header.piece = static_cast<std::uint32_t>(index);
     } else {
       SINEW_ASSIGN(header, messenger_.receive_to_pass_on(
                                header, piece, messenger_.deadline(own.hops - 1, route.count)));

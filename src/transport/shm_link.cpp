@@ -67,6 +67,7 @@ class ShmLink final : public StreamLink {
   }
 
   std::string_view kind() const override { return "shm"; }
+  bool vouches() const override { return true; }
 
  private:
   // Writes what fits of the pending send.

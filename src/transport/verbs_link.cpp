@@ -68,6 +68,8 @@ class VerbsLink final : public StreamLink {
   ~VerbsLink() override;
 
   std::string_view kind() const override { return "verbs"; }
+  // Each slot has a checksum of its own.
+  bool vouches() const override { return true; }
   bool pending() const override {
     return !fault_ && (sending() || std::any_of(rails_.begin(), rails_.end(),
                                                 [](const auto& rail) { return rail->note_due(); }));

@@ -21,6 +21,7 @@ constexpr Epoch kEpoch = 4;
 struct Script {
   std::deque<std::byte> incoming;  // then: the deadline, or a close
   bool closes = false;
+  bool vouches = false;
   std::vector<std::byte> outgoing;
 };
 
@@ -31,6 +32,7 @@ class ScriptedLink final : public Link {
   Rank peer() const override { return peer_; }
   std::string_view kind() const override { return "script"; }
   bool sending() const override { return false; }
+  bool vouches() const override { return script_.vouches; }
   Status start_send(std::span<const std::byte> head, std::span<const std::byte> body) override {
     script_.outgoing.insert(script_.outgoing.end(), head.begin(), head.end());
     script_.outgoing.insert(script_.outgoing.end(), body.begin(), body.end());
@@ -161,6 +163,29 @@ TEST_F(GroupTest, WrongFrames_EachGiveTheirError) {
     EXPECT_THAT(error.message, HasSubstr(wrong.expected));
     EXPECT_THAT(error.message, HasSubstr("(all-reduce #1 of step 9 over script; never heard)"));
   }
+}
+
+TEST_F(GroupTest, LinkThatVouches_CarriesShortPayloadsWithoutChecksum) {
+  scripts_[1].vouches = true;
+  FrameHeader plain = right();
+  plain.checksummed = false;
+  plain.checksum = 0;
+  say(scripts_[1], plain, std::as_bytes(std::span(theirs_)));
+  FrameHeader proven = right();
+  proven.source = 2;
+  say(scripts_[2], proven, std::as_bytes(std::span(theirs_)));
+  const auto group = group_of(3);
+  std::vector<float> data(4, 1.0f);
+  const Status status = group->all_reduce_sum(data);
+  ASSERT_TRUE(status) << status.error().message;
+  EXPECT_THAT(data, ::testing::ElementsAre(3.0f, 5.0f, 7.0f, 9.0f));
+  const auto to_1 = decode_frame(std::span(scripts_[1].outgoing).first<kFrameBytes>());
+  const auto to_2 = decode_frame(std::span(scripts_[2].outgoing).first<kFrameBytes>());
+  ASSERT_TRUE(to_1 && to_2);
+  EXPECT_FALSE(to_1->checksummed);
+  EXPECT_TRUE(to_2->checksummed);
+  EXPECT_EQ(to_2->checksum,
+            payload_checksum(std::as_bytes(std::span(std::vector<float>(4, 1.0f)))));
 }
 
 TEST_F(GroupTest, DamagedPayload_IsAnIntegrityErrorOfTheSender) {

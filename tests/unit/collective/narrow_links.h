@@ -48,6 +48,8 @@ class NarrowLinks {
     }
     Rank peer() const override { return peer_; }
     std::string_view kind() const override { return "narrow"; }
+    // Some of them, so that messages are handed on from links with checksums to links without.
+    bool vouches() const override { return std::min(own_, peer_) % 2 == 0; }
     bool sending() const override { return !head_.empty() || !body_.empty(); }
     Status start_send(std::span<const std::byte> head, std::span<const std::byte> body) override {
       const std::lock_guard lock(net_.mutex_);
