@@ -38,7 +38,7 @@ class ShmSleeper final : public LinkSleeper {
   shm::RankState& state(Rank rank) const { return segment_.header().rank_states[rank]; }
   Rank rank() const { return rank_; }
 
-  void arm() override {
+  void arm(const StreamLink&) override {
     seen_ = state(rank_).bell.load();
     state(rank_).sleeping.store(1);
   }

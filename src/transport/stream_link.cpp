@@ -45,14 +45,15 @@ Status LinkHub::wait(StreamLink& link, Direction direction, Deadline deadline,
     if (!armed) {
       if (spin_.turn(now)) continue;
       for (StreamLink* other : links_) other->settle();
-      sleeper.arm();
+      sleeper.arm(link);
       armed = true;
       continue;
     }
     sleeper.sleep(link, direction, sleep_end(sleeper, now, deadline));
     sleeper.disarm();
+    // Without news the next sleep follows at once: kinds that cannot be woken sleep in naps, and a
+    // spin between two of them would keep a core busy.
     armed = false;
-    spin_.restart();
   }
   if (armed) sleeper.disarm();
   if (progress == Progress::kDone) return {};

@@ -27,9 +27,9 @@ class LinkSleeper {
  public:
   virtual ~LinkSleeper() = default;
 
-  // Asks to be woken by news from now on. The caller looks once more before it sleeps, because news
-  // may have come just before.
-  virtual void arm() = 0;
+  // Asks to be woken by news of `awaited` from now on. The caller looks once more before it sleeps,
+  // because news may have come just before.
+  virtual void arm(const StreamLink& awaited) = 0;
   // Takes that back: the caller will not sleep after all, or has slept.
   virtual void disarm() = 0;
   // Sleeps until `awaited` may have moved on in `direction`, a pending send of the same kind may,

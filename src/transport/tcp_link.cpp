@@ -36,7 +36,7 @@ class TcpSleeper final : public LinkSleeper {
   void remove(TcpLink& link) { std::erase(links_, &link); }
 
   // The kernel remembers what comes while nobody sleeps.
-  void arm() override {}
+  void arm(const StreamLink&) override {}
   void disarm() override {}
   void sleep(const StreamLink& awaited, Direction direction, Deadline until) override;
 
