@@ -64,13 +64,13 @@ keep_modules() {
   awk '$1 == "insmod" { print $2 }' "$to.list" | sort -u | while read -r file; do
     install -D -m 644 "$file" "$to${file#"$from"}"
   done
-  cp "$from/lib/modules/$release"/modules.{builtin,order} "$to/lib/modules/$release/"
+  cp "$from/lib/modules/$release"/modules.{builtin,builtin.modinfo,order} "$to/lib/modules/$release/"
   depmod -b "$to" "$release"
 }
 
 # add PROGRAM : into /bin of the guest, stripped, with the shared libraries that it names.
 add() {
-  local program=$1 library
+  local program=$1
   install -m 755 "$program" "$root/bin/"
   strip "$root/bin/$(basename "$program")"
   libraries "$program"
@@ -83,10 +83,10 @@ libraries() {
 }
 
 needs
-for program in sinew link_peer tests/transport_test; do
-  case $program in
-    link_peer) program=tests/guest/link_peer ;;
-  esac
+grep -q '^SINEW_VERBS_HEADER:INTERNAL=1$' "$build/CMakeCache.txt" 2>/dev/null ||
+  skip "$build has no verbs: apt-get install libibverbs-dev; cmake --preset guest --fresh && cmake --build --preset guest"
+readonly programs="sinew tests/transport_test tests/guest/link_peer"
+for program in $programs; do
   [ -x "$build/$program" ] || { echo "$build/$program is not built: cmake --preset guest && cmake --build --preset guest"; exit 1; }
 done
 kernel_folder=$(kernel) || { status=$?; echo "$kernel_folder"; exit "$status"; }
@@ -98,12 +98,10 @@ mkdir -p "$root"/{bin,sbin,etc/libibverbs.d,proc,sys,dev,tmp,models}
 cp -r "$kernel_folder/lib" "$root/"
 cp "$kernel_folder/vmlinuz" "$out/vmlinuz"
 install -m 755 "$(command -v busybox)" "$root/bin/busybox"
+for program in $(busybox --list); do ln -s busybox "$root/bin/$program" 2>/dev/null || true; done
+rm "$root/bin/ip"  # busybox's knows too little
 ln -s ../bin/busybox "$root/sbin/modprobe"  # where the kernel looks for it
-add "$(command -v ip)"
-add "$(command -v rdma)"
-add "$build/sinew"
-add "$build/tests/guest/link_peer"
-add "$build/tests/transport_test"
+for program in $(command -v ip rdma) $(printf "$build/%s " $programs); do add "$program"; done
 # Opened by name at run time, so that no program lists them.
 install -D -m 755 "$provider" "$root$provider"
 library=$(ldconfig -p | sed -n 's/.*libibverbs\.so\.1 .*=> //p' | head -1)
