@@ -26,7 +26,18 @@ void ModelFlags::add_to(CLI::App& app) {
                  "What ranks hold of experts: columns of each, or whole ones (default: columns)");
   app.add_option("--threads", threads,
                  "Threads of each rank (default: the cores divided by the ranks)");
-  app.add_option("--link", link, "How ranks talk: shm or tcp (default: shm)");
+  app.add_option("--link", link, "How ranks talk: shm, tcp or verbs, which is RDMA (default: shm)");
+  app.add_option("--verbs-device", verbs.devices,
+                 "RDMA devices to use, as rdma_en3,rdma_en4 (default: by the ranks' addresses)")
+      ->delimiter(',');
+  app.add_option("--verbs-gid-index", verbs.gid_index,
+                 "Index of the device's address (default: that of its IPv4 address)");
+  app.add_option("--verbs-qp", verbs_qp,
+                 "Kind of connection: rc or uc (default: rc; on Apple's systems uc)");
+  app.add_option("--verbs-slot", verbs.slot_bytes,
+                 "Bytes of one message, a multiple of 4096 (default: 16384)");
+  app.add_flag("--verbs-or-tcp", verbs.fall_back_to_tcp,
+               "Use TCP for all ranks where verbs cannot be used, with a warning");
   app.add_option(
       "--device", device,
       "Device of ggml to compute on, as CPU (default: the first accelerator, else the CPU)");
@@ -67,9 +78,7 @@ Result<LaunchOptions> ModelFlags::launch_options() const {
     return fail(ErrorCode::kUsage, "--cache-type {} is not known; there are f16, q8_0 and q4_0",
                 cache_type);
   options.cache_type = *type;
-  if (link != "shm" && link != "tcp")
-    return fail(ErrorCode::kUsage, "--link {} is not known; there are shm and tcp", link);
-  options.link = link == "tcp" ? LinkKind::kTcp : LinkKind::kShm;
+  SINEW_TRY(read_link(options));
   options.device = device;
   if (threads < 0 || threads > kThreadsMax)
     return fail(ErrorCode::kUsage, "--threads {} is outside 1 .. {}", threads, kThreadsMax);
@@ -85,6 +94,28 @@ Result<LaunchOptions> ModelFlags::launch_options() const {
                 kTimeoutMax);
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
   return options;
+}
+
+Status ModelFlags::read_link(LaunchOptions& options) const {
+  if (link != "shm" && link != "tcp" && link != "verbs")
+    return fail(ErrorCode::kUsage, "--link {} is not known; there are shm, tcp and verbs", link);
+  options.link = link == "tcp"     ? LinkKind::kTcp
+                 : link == "verbs" ? LinkKind::kVerbs
+                                   : LinkKind::kShm;
+  options.verbs = verbs;
+  if (verbs_qp != "" && verbs_qp != "rc" && verbs_qp != "uc")
+    return fail(ErrorCode::kUsage, "--verbs-qp {} is not known; there are rc and uc", verbs_qp);
+  if (verbs_qp != "") {
+    options.verbs.qp_type = verbs_qp == "rc" ? VerbsQpType::kRc : VerbsQpType::kUc;
+  }
+  if (verbs.slot_bytes == 0 || verbs.slot_bytes % kVerbsFrameBytes != 0 ||
+      verbs.slot_bytes > kVerbsSlotBytesMax)
+    return fail(ErrorCode::kUsage, "--verbs-slot {} is not a multiple of {} up to {}",
+                verbs.slot_bytes, kVerbsFrameBytes, kVerbsSlotBytesMax);
+  if (verbs.devices.size() > kVerbsPortsMax)
+    return fail(ErrorCode::kUsage, "--verbs-device names {} devices, at most {}",
+                verbs.devices.size(), kVerbsPortsMax);
+  return {};
 }
 
 void SamplingFlags::add_to(CLI::App& app) {

@@ -22,6 +22,8 @@ struct ModelFlags {
   std::string cache_type = "f16";
   int threads = 0;  // of each rank; 0: the cores divided by the ranks
   std::string link = "shm";
+  VerbsOptions verbs;
+  std::string verbs_qp;  // "": what the stack does best
   std::string device;
   std::int64_t context = 0;  // 0: what the model was trained for, at most kContextDefault
   int chunk = 512;
@@ -31,6 +33,9 @@ struct ModelFlags {
   void add_to(CLI::App& app);
   // kUsage for flags that contradict each other or are out of range.
   Result<LaunchOptions> launch_options() const;
+
+ private:
+  Status read_link(LaunchOptions& options) const;
 };
 
 // Flags that say how tokens are drawn; greedy unless told otherwise.

@@ -1,9 +1,31 @@
 #include "engine/control_message.h"
 
+#include <algorithm>
+
 #include "base/wire.h"
 
 namespace sinew {
 namespace {
+
+void put(WireWriter& w, const VerbsOptions& o) {
+  w.put(static_cast<std::uint32_t>(o.devices.size()));
+  for (const std::string& device : o.devices) w.put(device);
+  w.put(o.gid_index.has_value()).put(o.gid_index.value_or(0));
+  w.put(o.qp_type.has_value()).put(o.qp_type.value_or(VerbsQpType::kRc));
+  w.put(o.slot_bytes).put(o.fall_back_to_tcp);
+}
+void get(WireReader& r, VerbsOptions& o) {
+  const std::size_t count = std::min<std::size_t>(r.get<std::uint32_t>(), kVerbsPortsMax);
+  for (std::size_t i = 0; i < count; ++i) o.devices.push_back(r.get_string());
+  const bool has_index = r.get<std::uint8_t>() != 0;
+  const auto index = r.get<std::uint32_t>();
+  if (has_index) o.gid_index = index;
+  const bool has_type = r.get<std::uint8_t>() != 0;
+  const auto type = r.get<VerbsQpType>();
+  if (has_type) o.qp_type = type;
+  o.slot_bytes = r.get<std::uint32_t>();
+  o.fall_back_to_tcp = r.get<std::uint8_t>() != 0;
+}
 
 void put(WireWriter& w, const ConfigureMessage& m) {
   w.put(m.model_path)
@@ -23,6 +45,7 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.timeout_ms)
       .put(m.cache_type)
       .put(m.hashes);
+  put(w, m.verbs);
 }
 void get(WireReader& r, ConfigureMessage& m) {
   m.model_path = r.get_string();
@@ -42,6 +65,7 @@ void get(WireReader& r, ConfigureMessage& m) {
   m.timeout_ms = r.get<std::uint32_t>();
   m.cache_type = r.get<TensorType>();
   m.hashes = r.get<HashScope>();
+  get(r, m.verbs);
 }
 
 void put(WireWriter& w, const PeersMessage& m) {

@@ -12,10 +12,11 @@
 #include "engine/slice_hash.h"
 #include "graph/trace.h"
 #include "plan/plan.h"
+#include "transport/verbs_options.h"
 
 namespace sinew {
 
-enum class LinkKind : std::uint8_t { kShm, kTcp };
+enum class LinkKind : std::uint8_t { kShm, kTcp, kVerbs };
 
 // Supervisor -> rank: who you are and what you hold.
 struct ConfigureMessage {
@@ -33,8 +34,9 @@ struct ConfigureMessage {
   std::uint32_t timeout_ms = 30000;  // of a collective
   TensorType cache_type = TensorType::kF16;
   HashScope hashes = HashScope::kNone;
+  VerbsOptions verbs;  // LinkKind::kVerbs only
 };
-// Supervisor -> rank: TCP ports of all ranks on the loopback address (LinkKind::kTcp only).
+// Supervisor -> rank: TCP ports of all ranks on the loopback address (all kinds but kShm).
 struct PeersMessage {
   std::vector<std::uint16_t> ports;
 };

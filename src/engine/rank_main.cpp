@@ -2,6 +2,7 @@
 
 #include <ggml.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
@@ -19,6 +21,7 @@
 #include "engine/step_runner.h"
 #include "transport/shm_link.h"
 #include "transport/tcp_link.h"
+#include "transport/verbs_bringup.h"
 
 namespace sinew {
 namespace {
@@ -28,6 +31,11 @@ using Clock = std::chrono::steady_clock;
 // How long ranks look for each other over TCP, and how often loading is reported.
 constexpr std::chrono::seconds kConnectMax{20};
 constexpr std::chrono::milliseconds kLoadingInterval{250};
+constexpr std::chrono::milliseconds kTearDownMax{2000};
+
+// Set by SIGTERM, or once the supervisor is gone, in a rank that must not just end.
+std::atomic<bool> g_ending{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "changed in a signal handler");
 
 enum class Phase : std::uint8_t { kStarting, kLoading, kConnecting, kIdle, kRequest };
 
@@ -49,6 +57,9 @@ std::string phase_text(Phase phase, std::uint64_t steps) {
 
 // The control socket of a rank and the thread that keeps it alive: receives, sends heartbeats, and
 // ends the process at once when the supervisor is gone, whatever the main thread waits for.
+//
+// Over verbs the process must not just end: the main thread first gives back what it holds of the
+// device. `g_ending` tells it to, and it has kTearDownMax for that.
 class ControlThread {
  public:
   explicit ControlThread(Descriptor socket)
@@ -62,25 +73,37 @@ class ControlThread {
 
   void send(const ControlMessage& message) {
     const std::lock_guard lock(mutex_);
-    if (!channel_.send(message)) std::_Exit(exit_status(ErrorCode::kPeerLost));
+    if (!channel_.send(message)) supervisor_is_gone();
   }
   // Waits for the supervisor's next message, for as long as it lives: the control thread ends the
-  // process otherwise.
-  ControlMessage next() {
+  // process otherwise. kCancelled if the rank is to end in order.
+  Result<ControlMessage> next() {
     std::unique_lock lock(mutex_);
-    while (inbox_.empty()) arrived_.wait_for(lock, std::chrono::seconds(1));
+    while (inbox_.empty()) {
+      if (g_ending) return fail(ErrorCode::kCancelled, "this rank was told to end");
+      arrived_.wait_for(lock, std::chrono::milliseconds(100));
+    }
     ControlMessage message = std::move(inbox_.front());
     inbox_.pop_front();
     return message;
   }
+  // From now on the process ends by way of `g_ending`.
+  void end_in_order() { in_order_ = true; }
   const std::atomic<bool>& cancelled() const { return cancelled_; }
   void set_phase(Phase phase) { phase_ = phase; }
   void count_step() { ++steps_; }
 
  private:
+  void supervisor_is_gone() {
+    if (!in_order_) std::_Exit(exit_status(ErrorCode::kPeerLost));
+    g_ending = true;
+  }
   void run() {
     auto next_heartbeat = Clock::now();
+    std::optional<Clock::time_point> end;
     while (!stop_) {
+      if (g_ending && !end) end = Clock::now() + kTearDownMax;
+      if (end && Clock::now() >= *end) std::_Exit(exit_status(ErrorCode::kPeerLost));
       pollfd descriptor{channel_.descriptor(), POLLIN, 0};
       {
         const std::lock_guard lock(mutex_);
@@ -92,13 +115,17 @@ class ControlThread {
       Status alive = channel_.send_queued();
       if (alive) alive = channel_.receive(messages);
       for (ControlMessage& message : messages) take(std::move(message));
-      if (!alive) std::_Exit(exit_status(ErrorCode::kPeerLost));
+      if (!alive) {
+        supervisor_is_gone();
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        continue;
+      }
       if (Clock::now() >= next_heartbeat) {
         next_heartbeat = Clock::now() + kHeartbeatInterval;
         // While the supervisor does not read (it may be stopped), old signs of life are enough.
         if (!channel_.has_unsent() &&
             !channel_.send(HeartbeatMessage{phase_text(phase_, steps_), steps_}))
-          std::_Exit(exit_status(ErrorCode::kPeerLost));
+          supervisor_is_gone();
       }
     }
   }
@@ -118,6 +145,7 @@ class ControlThread {
   std::condition_variable arrived_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> in_order_{false};
   std::atomic<Phase> phase_{Phase::kStarting};
   std::atomic<std::uint64_t> steps_{0};
   std::thread thread_;  // last: started when the rest is ready
@@ -133,15 +161,25 @@ void report_abort(const char* message) {
 
 template <typename Message>
 Result<Message> expect(ControlThread& control) {
-  ControlMessage message = control.next();
+  SINEW_ASSIGN(ControlMessage message, control.next());
   if (auto* wanted = std::get_if<Message>(&message)) return std::move(*wanted);
   return fail(ErrorCode::kProtocol, "the supervisor sent message {} out of turn", message.index());
+}
+
+// A rank that holds queue pairs gives them back before it ends, whoever ends it.
+void end_in_order(ControlThread& control) {
+  control.end_in_order();
+  struct sigaction action {};
+  action.sa_handler = [](int) { g_ending = true; };
+  ::sigaction(SIGTERM, &action, nullptr);
+  die_with_parent(SIGTERM);
 }
 
 Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
   const GroupIdentity identity{config.job, config.epoch, config.rank,
                                static_cast<int>(config.layout.shares.size())};
   if (identity.size == 1) return Links(1);
+  if (config.link == LinkKind::kVerbs) end_in_order(control);
   if (config.link == LinkKind::kShm) {
     SINEW_ASSIGN(const ShmSegment segment,
                  ShmSegment::adopt(kRankSegmentDescriptor, identity.size));
@@ -152,7 +190,12 @@ Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
   SINEW_ASSIGN(const PeersMessage peers, expect<PeersMessage>(control));
   std::vector<Endpoint> endpoints;
   for (const std::uint16_t port : peers.ports) endpoints.push_back(Endpoint{"127.0.0.1", port});
-  return connect_tcp_links(identity, listener, endpoints, Clock::now() + kConnectMax);
+  const Deadline deadline = Clock::now() + kConnectMax;
+  if (config.link == LinkKind::kVerbs) {
+    return connect_verbs_links(identity, load_system_verbs(), config.verbs, listener, endpoints,
+                               deadline, &g_ending);
+  }
+  return connect_tcp_links(identity, listener, endpoints, deadline);
 }
 
 void send_logits(std::span<const float> rows, ControlThread& control) {

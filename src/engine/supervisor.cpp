@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds kLookInterval{50};
 constexpr std::chrono::milliseconds kSettle{250};
 // How long ranks get to end by themselves after their control socket is closed.
 constexpr std::chrono::milliseconds kEndMax{1000};
+constexpr std::chrono::milliseconds kVerbsEndMax{3000};
 
 JobId draw_job() {
   std::random_device entropy;
@@ -70,7 +71,8 @@ Status Supervisor::start(const LaunchOptions& options) {
                           options.chunk_tokens,
                           static_cast<std::uint32_t>(options.timeout.count()),
                           options.cache_type,
-                          options.hashes};
+                          options.hashes,
+                          options.verbs};
   for (Rank rank = 0; rank < ranks; ++rank) {
     SINEW_ASSIGN(auto sockets, socket_pair());
     std::vector<int> descriptors{sockets.second.get()};
@@ -314,10 +316,13 @@ void Supervisor::decide(Clock::time_point now) {
 
 void Supervisor::end_children() {
   for (Child& child : children_) child.channel.reset();  // a rank ends when its socket is closed
-  const auto deadline = Clock::now() + kEndMax;
+  // After a failure there is nothing to wait for, but over verbs: a process that is killed while it
+  // holds queue pairs is known to leave the device unusable.
+  const bool patient = !failure_ || options_.link == LinkKind::kVerbs;
+  const auto deadline = Clock::now() + (options_.link == LinkKind::kVerbs ? kVerbsEndMax : kEndMax);
   for (Child& child : children_) {
-    // After a failure there is nothing to wait for, and a stopped rank would not end by itself.
-    while (!child.reaped && !failure_ && Clock::now() < deadline) {
+    // A stopped rank would not end by itself.
+    while (!child.reaped && patient && child.stopped_by == 0 && Clock::now() < deadline) {
       const auto event = poll_child(child.status.process);
       child.reaped = event && (event->kind == ChildEvent::Kind::kExited ||
                                event->kind == ChildEvent::Kind::kKilled);

@@ -21,6 +21,7 @@ struct LaunchOptions {
   std::string model_path;
   Layout layout;  // its number of shares is the number of ranks
   LinkKind link = LinkKind::kShm;
+  VerbsOptions verbs;
   std::string device;
   int threads = 1;  // of each rank
   std::int64_t context = 0;

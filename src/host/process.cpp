@@ -158,9 +158,9 @@ std::string signal_name(int signal) {
   }
 }
 
-void die_with_parent() {
+void die_with_parent([[maybe_unused]] int signal) {
 #ifdef __linux__
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_PDEATHSIG, signal);
 #endif
 }
 

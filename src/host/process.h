@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -50,7 +51,8 @@ std::string signal_name(int signal);
 
 // Asks the system to kill this process when the thread that started it ends (Linux; elsewhere
 // nothing). A rank also sees its control socket close, but not while it is stopped.
-void die_with_parent();
+// `signal`: a program that must tidy up asks for another than SIGKILL.
+void die_with_parent(int signal = SIGKILL);
 
 // Path of the running program.
 Result<std::string> own_program();

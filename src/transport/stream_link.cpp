@@ -27,6 +27,7 @@ Status LinkHub::wait(StreamLink& link, Direction direction, Deadline deadline,
                      const Attempt& attempt) {
   LinkSleeper& sleeper = link.sleeper();
   bool armed = false;
+  bool stopped = false;
   spin_.restart();
   Progress progress = Progress::kNone;
   while (true) {
@@ -42,6 +43,8 @@ Status LinkHub::wait(StreamLink& link, Direction direction, Deadline deadline,
     }
     const auto now = steady_clock::now();
     if (now >= deadline) break;
+    stopped = stop_ != nullptr && stop_->load(std::memory_order_relaxed);
+    if (stopped) break;
     if (!armed) {
       if (spin_.turn(now)) continue;
       for (StreamLink* other : links_) other->settle();
@@ -57,6 +60,7 @@ Status LinkHub::wait(StreamLink& link, Direction direction, Deadline deadline,
   }
   if (armed) sleeper.disarm();
   if (progress == Progress::kDone) return {};
+  if (stopped) return fail(ErrorCode::kCancelled, "this rank was told to end");
   return fail(Error{ErrorCode::kDeadline,
                     fmt::format("rank {} did not answer over {} in time", link.peer(), link.kind()),
                     link.peer()});

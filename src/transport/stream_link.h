@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -49,6 +50,10 @@ class LinkHub {
   LinkHub(const LinkHub&) = delete;
   LinkHub& operator=(const LinkHub&) = delete;
 
+  // Every wait ends with kCancelled once `flag`, which outlives the hub, is true: a signal handler
+  // or another thread may set it.
+  void stop_when(const std::atomic<bool>& flag) { stop_ = &flag; }
+
  private:
   friend class StreamLink;
   // Calls `attempt` until it is done, or `deadline` passes: kDeadline.
@@ -58,6 +63,7 @@ class LinkHub {
 
   Spin spin_;
   std::vector<StreamLink*> links_;  // the living ones
+  const std::atomic<bool>* stop_ = nullptr;
 };
 
 // A link that moves bytes whenever it can and never waits by itself: what is pending, which errors

@@ -25,7 +25,6 @@ constexpr int kAttemptsMax = 3;
 constexpr milliseconds kBackOffFirst{100};
 constexpr milliseconds kWarmUpMax{1000};
 constexpr std::size_t kReasonMax = 800;
-constexpr std::uint32_t kSlotBytesMax = 128u << 10;
 
 // UC is what Thunderbolt has, where few messages in flight are known to work.
 VerbsGeometry geometry_of(VerbsQpType type, std::uint32_t slot_bytes) {
@@ -355,10 +354,10 @@ Result<std::optional<Refusal>> agree(const GroupIdentity& identity,
 
 Status check_options(const VerbsOptions& options) {
   if (options.slot_bytes % kVerbsFrameBytes == 0 && options.slot_bytes >= kVerbsFrameBytes &&
-      options.slot_bytes <= kSlotBytesMax)
+      options.slot_bytes <= kVerbsSlotBytesMax)
     return {};
   return fail(ErrorCode::kUsage, "verbs slots of {} bytes: a multiple of {} up to {}",
-              options.slot_bytes, kVerbsFrameBytes, kSlotBytesMax);
+              options.slot_bytes, kVerbsFrameBytes, kVerbsSlotBytesMax);
 }
 
 }  // namespace
@@ -415,10 +414,12 @@ Result<VerbsBringUp> bring_up_verbs(const GroupIdentity& identity,
 Result<Links> connect_verbs_links(const GroupIdentity& identity,
                                   const Result<std::shared_ptr<VerbsProvider>>& provider,
                                   const VerbsOptions& options, TcpListener& listener,
-                                  std::span<const Endpoint> peers, Deadline deadline) {
+                                  std::span<const Endpoint> peers, Deadline deadline,
+                                  const std::atomic<bool>* stop) {
   SINEW_ASSIGN(std::vector<Socket> sockets,
                connect_tcp_sockets(identity, listener, peers, deadline));
   const LinkShare share = LinkShare::everyone(identity);
+  if (stop != nullptr) share.hub->stop_when(*stop);
   SINEW_ASSIGN(VerbsBringUp up, bring_up_verbs(identity, provider, options, share.peers,
                                                std::move(sockets), deadline));
   if (!up.refusal) return make_verbs_links(identity.size, std::move(up.connections), share.hub);

@@ -34,10 +34,12 @@ Result<VerbsBringUp> bring_up_verbs(const GroupIdentity& identity,
                                     std::vector<Socket> sockets, Deadline deadline);
 
 // Links of a group that is joined by verbs alone. Where verbs is refused: TCP for all pairs, with a
-// warning in the log, if the options of every rank allow it; else kUnsupported.
+// warning in the log, if the options of every rank allow it; else kUnsupported. Waits of the links
+// end once `stop`, if given, is true.
 Result<Links> connect_verbs_links(const GroupIdentity& identity,
                                   const Result<std::shared_ptr<VerbsProvider>>& provider,
                                   const VerbsOptions& options, TcpListener& listener,
-                                  std::span<const Endpoint> peers, Deadline deadline);
+                                  std::span<const Endpoint> peers, Deadline deadline,
+                                  const std::atomic<bool>* stop = nullptr);
 
 }  // namespace sinew

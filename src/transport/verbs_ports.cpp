@@ -11,7 +11,6 @@
 namespace sinew {
 namespace {
 
-constexpr std::size_t kOfferedPortsMax = 8;
 // A name or a vector longer than that is no offer of ours.
 constexpr std::size_t kDeviceNameMax = 64;
 
@@ -113,7 +112,7 @@ VerbsOffer VerbsOffer::get(WireReader& reader) {
   offer.qp_type = reader.get<VerbsQpType>();
   offer.slot_bytes = reader.get<std::uint32_t>();
   offer.named_devices = reader.get<std::uint8_t>() != 0;
-  const std::size_t count = std::min<std::size_t>(reader.get<std::uint32_t>(), kOfferedPortsMax);
+  const std::size_t count = std::min<std::size_t>(reader.get<std::uint32_t>(), kVerbsPortsMax);
   for (std::size_t i = 0; i < count; ++i) {
     VerbsPortOffer port;
     port.device = reader.get_string();
@@ -167,7 +166,7 @@ Result<std::vector<VerbsPortOffer>> find_verbs_ports(VerbsProvider& provider,
   std::vector<VerbsPortOffer> ports;
   std::string refused;
   for (const std::string& name : options.devices.empty() ? *names : options.devices) {
-    if (ports.size() == kOfferedPortsMax) break;
+    if (ports.size() == kVerbsPortsMax) break;
     auto port = look_at_device(provider, name, options, side);
     if (port) {
       ports.push_back(std::move(*port));

@@ -1,27 +1,15 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/wire.h"
 #include "transport/tcp_socket.h"
+#include "transport/verbs_options.h"
 #include "transport/verbs_rail.h"
 
 namespace sinew {
-
-// What the user may say about verbs; the same on all ranks but for the devices' names.
-struct VerbsOptions {
-  // In the order of the cables; empty: the device whose address is that of the side channel, and
-  // those that share a subnet with another device of the peer.
-  std::vector<std::string> devices;
-  std::optional<std::uint32_t> gid_index;
-  std::optional<VerbsQpType> qp_type;  // else what the stack does best
-  std::uint32_t slot_bytes = 16u << 10;
-  // TCP for the whole group where verbs cannot be brought up; else that is an error.
-  bool fall_back_to_tcp = false;
-};
 
 // A port that may join this rank to a peer, and its address.
 struct VerbsPortOffer {

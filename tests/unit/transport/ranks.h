@@ -2,16 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "collective/mesh_group.h"
+#include "support/fake_verbs.h"
 #include "transport/shm_link.h"
 #include "transport/tcp_link.h"
+#include "transport/verbs_bringup.h"
 
 namespace sinew::testing {
 
@@ -25,8 +29,12 @@ inline GroupIdentity identity_of(Rank rank, int size) {
   return {JobId{{0x1234, 0x5678}}, 7, rank, size};
 }
 
-// kMixed: neighbours by rank talk over TCP, other pairs over shared memory.
-enum class Transport { kShm, kTcp, kMixed };
+// kUc, kRc: verbs over a fake stack with Apple's rules, and with those of Linux. kMixed: neighbours
+// by rank talk over verbs, the next but one over TCP, other pairs over shared memory.
+enum class Transport { kShm, kTcp, kUc, kRc, kMixed };
+
+inline constexpr std::array kTransports{Transport::kShm, Transport::kTcp, Transport::kUc,
+                                        Transport::kRc, Transport::kMixed};
 
 inline std::string transport_name(Transport transport) {
   switch (transport) {
@@ -34,22 +42,37 @@ inline std::string transport_name(Transport transport) {
       return "shm";
     case Transport::kTcp:
       return "tcp";
+    case Transport::kUc:
+      return "uc";
+    case Transport::kRc:
+      return "rc";
     case Transport::kMixed:
       return "mixed";
   }
   return "?";
 }
 
+// The device that SINEW_VERBS_DEVICE names: kUc and kRc then are verbs over the system's stack, as
+// in tests/guest. Null without it.
+inline const char* real_verbs_device() {
+  return std::getenv("SINEW_VERBS_DEVICE");
+}
+
 // One group over a real transport whose ranks are threads of this process, or its forked children.
 class Mesh {
  public:
   Mesh(Transport transport, int size) : transport_(transport), size_(size) {
-    if (transport != Transport::kTcp) {
+    if (transport == Transport::kShm || transport == Transport::kMixed) {
       auto segment = ShmSegment::create(size);
       EXPECT_TRUE(segment) << segment.error().message;
       segment_.push_back(std::move(*segment));
     }
     if (transport == Transport::kShm) return;
+    const bool faked = transport == Transport::kMixed || real_verbs_device() == nullptr;
+    if (transport != Transport::kTcp && faked) {
+      fabric_ = std::make_unique<FakeFabric>(
+          transport == Transport::kRc ? FakeStack::kLinux : FakeStack::kApple, size);
+    }
     for (Rank rank = 0; rank < size; ++rank) {
       auto listener = TcpListener::bind("127.0.0.1", 0);
       EXPECT_TRUE(listener) << listener.error().message;
@@ -57,6 +80,14 @@ class Mesh {
       listeners_.push_back(std::move(*listener));
     }
   }
+
+  ~Mesh() {
+    if (!fabric_) return;
+    EXPECT_EQ(fabric_->violations(), 0u) << fabric_->first_violation();
+    EXPECT_EQ(fabric_->counts().met_no_receive, 0u);
+  }
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
 
   int size() const { return size_; }
 
@@ -68,6 +99,9 @@ class Mesh {
       case Transport::kTcp:
         return connect_tcp_links(identity, listeners_[static_cast<std::size_t>(rank)], endpoints_,
                                  in(milliseconds{10000}));
+      case Transport::kUc:
+      case Transport::kRc:
+        return verbs_links(identity);
       case Transport::kMixed:
         return mixed_links(identity);
     }
@@ -93,27 +127,50 @@ class Mesh {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    if (fabric_) {
+      EXPECT_EQ(fabric_->leaks(), 0);
+    }
   }
 
  private:
+  Result<Links> verbs_links(const GroupIdentity& identity) {
+    VerbsOptions options;
+    if (!fabric_) {
+      options.devices = {real_verbs_device()};
+      options.qp_type = transport_ == Transport::kRc ? VerbsQpType::kRc : VerbsQpType::kUc;
+    }
+    return connect_verbs_links(identity,
+                               fabric_ ? fabric_->provider(identity.rank) : load_system_verbs(),
+                               options, listeners_[static_cast<std::size_t>(identity.rank)],
+                               endpoints_, in(milliseconds{10000}));
+  }
+
   Result<Links> mixed_links(const GroupIdentity& identity) {
     const LinkShare all = LinkShare::everyone(identity);
-    LinkShare tcp{all.hub, {}};
+    LinkShare verbs{all.hub, {}}, tcp{all.hub, {}}, shm{all.hub, {}};
     for (Rank peer = 0; peer < size_; ++peer) {
-      if (peer == identity.rank - 1 || peer == identity.rank + 1) tcp.peers = tcp.peers.with(peer);
+      if (peer == identity.rank) continue;
+      const int distance = std::abs(peer - identity.rank);
+      LinkShare& share = distance == 1 ? verbs : distance == 2 ? tcp : shm;
+      share.peers = share.peers.with(peer);
     }
-    const LinkShare shm{all.hub, {all.peers.bits & ~tcp.peers.bits}};
     SINEW_ASSIGN(std::vector<Socket> sockets,
                  connect_tcp_sockets(identity, listeners_[static_cast<std::size_t>(identity.rank)],
                                      endpoints_, in(milliseconds{10000})));
+    SINEW_ASSIGN(VerbsBringUp up,
+                 bring_up_verbs(identity, fabric_->provider(identity.rank), {}, verbs.peers,
+                                std::move(sockets), in(milliseconds{10000})));
+    if (up.refusal) return fail(*up.refusal);
     SINEW_ASSIGN(Links links, make_shm_links(segment_.front(), identity, shm));
-    add_links(links, make_tcp_links(std::move(sockets), tcp));
+    add_links(links, make_tcp_links(std::move(up.sockets), tcp));
+    add_links(links, make_verbs_links(size_, std::move(up.connections), all.hub));
     return links;
   }
 
   Transport transport_;
   int size_;
-  std::vector<ShmSegment> segment_;  // one, or none
+  std::unique_ptr<FakeFabric> fabric_;  // of verbs
+  std::vector<ShmSegment> segment_;     // one, or none
   std::vector<TcpListener> listeners_;
   std::vector<Endpoint> endpoints_;
 };
