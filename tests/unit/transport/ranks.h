@@ -139,10 +139,9 @@ class Mesh {
       options.devices = {real_verbs_device()};
       options.qp_type = transport_ == Transport::kRc ? VerbsQpType::kRc : VerbsQpType::kUc;
     }
-    return connect_verbs_links(identity,
-                               fabric_ ? fabric_->provider(identity.rank) : load_system_verbs(),
-                               options, listeners_[static_cast<std::size_t>(identity.rank)],
-                               endpoints_, in(milliseconds{10000}));
+    return connect_verbs_links(
+        identity, fabric_ ? fabric_->provider(identity.rank) : load_system_verbs(), options,
+        listeners_[static_cast<std::size_t>(identity.rank)], endpoints_, in(milliseconds{10000}));
   }
 
   Result<Links> mixed_links(const GroupIdentity& identity) {
