@@ -5,12 +5,13 @@
 #   4. FetchContent                  the same version from the upstream repository
 option(SINEW_SYSTEM_GGML "Use the system's ggml" OFF)
 set(SINEW_GGML_SOURCE "" CACHE PATH "Source tree of ggml")
+set(SINEW_CPU "" CACHE STRING "Processor of the ggml in the cache folder: empty for this one, or x86-64-v3")
 set(SINEW_GGML_VERSION 0.25.1)
 
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tools/deps tools/ggml_prelude.h)
 set(sinew_ggml_prefix "")
 if(NOT SINEW_SYSTEM_GGML AND NOT SINEW_GGML_SOURCE)
-  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/deps ggml
+  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/deps ggml ${SINEW_CPU}
                   OUTPUT_VARIABLE sinew_ggml_prefix OUTPUT_STRIP_TRAILING_WHITESPACE
                   RESULT_VARIABLE sinew_ggml_result)
   if(NOT sinew_ggml_result EQUAL 0)
@@ -23,6 +24,9 @@ if(SINEW_SYSTEM_GGML)
   message(STATUS "ggml: the system's (${ggml_DIR})")
 elseif(SINEW_GGML_SOURCE OR NOT sinew_ggml_prefix)
   set(GGML_OPENMP OFF)
+  if(SINEW_CPU)
+    set(GGML_NATIVE OFF)
+  endif()
   set(GGML_BUILD_TESTS OFF)
   set(GGML_BUILD_EXAMPLES OFF)
   set(BUILD_SHARED_LIBS OFF)

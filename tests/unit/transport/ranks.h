@@ -52,6 +52,12 @@ inline std::string transport_name(Transport transport) {
   return "?";
 }
 
+// The device that SINEW_VERBS_DEVICE names: kUc and kRc then are verbs over the system's stack, as
+// in tests/guest. Null without it.
+inline const char* real_verbs_device() {
+  return std::getenv("SINEW_VERBS_DEVICE");
+}
+
 // One group over a real transport whose ranks are threads of this process, or its forked children.
 class Mesh {
  public:
@@ -62,7 +68,8 @@ class Mesh {
       segment_.push_back(std::move(*segment));
     }
     if (transport == Transport::kShm) return;
-    if (transport != Transport::kTcp) {
+    const bool faked = transport == Transport::kMixed || real_verbs_device() == nullptr;
+    if (transport != Transport::kTcp && faked) {
       fabric_ = std::make_unique<FakeFabric>(
           transport == Transport::kRc ? FakeStack::kLinux : FakeStack::kApple, size);
     }
@@ -94,9 +101,7 @@ class Mesh {
                                  in(milliseconds{10000}));
       case Transport::kUc:
       case Transport::kRc:
-        return connect_verbs_links(identity, fabric_->provider(rank), {},
-                                   listeners_[static_cast<std::size_t>(rank)], endpoints_,
-                                   in(milliseconds{10000}));
+        return verbs_links(identity);
       case Transport::kMixed:
         return mixed_links(identity);
     }
@@ -128,6 +133,17 @@ class Mesh {
   }
 
  private:
+  Result<Links> verbs_links(const GroupIdentity& identity) {
+    VerbsOptions options;
+    if (!fabric_) {
+      options.devices = {real_verbs_device()};
+      options.qp_type = transport_ == Transport::kRc ? VerbsQpType::kRc : VerbsQpType::kUc;
+    }
+    return connect_verbs_links(
+        identity, fabric_ ? fabric_->provider(identity.rank) : load_system_verbs(), options,
+        listeners_[static_cast<std::size_t>(identity.rank)], endpoints_, in(milliseconds{10000}));
+  }
+
   Result<Links> mixed_links(const GroupIdentity& identity) {
     const LinkShare all = LinkShare::everyone(identity);
     LinkShare verbs{all.hub, {}}, tcp{all.hub, {}}, shm{all.hub, {}};
