@@ -429,7 +429,10 @@ Result<Links> connect_verbs_links(const GroupIdentity& identity,
                                                std::move(sockets), deadline));
   if (!up.refusal) return make_verbs_links(identity.size, std::move(up.connections), share.hub);
   if (up.refusal->code == ErrorCode::kUnsupported) return fail(*up.refusal);
-  spdlog::warn("VERBS IS NOT USED, all ranks talk over TCP instead: {}", up.refusal->message);
+  // All ranks know the same; one says it.
+  if (identity.rank == 0) {
+    spdlog::warn("VERBS IS NOT USED, all ranks talk over TCP instead: {}", up.refusal->message);
+  }
   return make_tcp_links(std::move(up.sockets), share);
 }
 
