@@ -16,8 +16,7 @@ using ::testing::HasSubstr;
 
 class FailureTest : public ::testing::TestWithParam<Transport> {};
 
-INSTANTIATE_TEST_SUITE_P(Transports, FailureTest,
-                         ::testing::Values(Transport::kShm, Transport::kTcp, Transport::kMixed),
+INSTANTIATE_TEST_SUITE_P(Transports, FailureTest, ::testing::ValuesIn(all_transports()),
                          [](const ::testing::TestParamInfo<Transport>& shape) {
                            return transport_name(shape.param);
                          });
@@ -122,7 +121,7 @@ TEST_P(FailureTest, KilledRank_IsNamedWithinTheDeadline) {
   const Outcome outcome = sum_and_signal(*group, [&] { one.signal(SIGKILL); });
   EXPECT_EQ(outcome.error.rank, 1) << outcome.error.message;
   EXPECT_LT(outcome.seconds, 1.5);
-  if (GetParam() == Transport::kTcp) {
+  if (GetParam() == Transport::kTcp || over_ucx(GetParam())) {
     EXPECT_EQ(outcome.error.code, ErrorCode::kPeerLost) << outcome.error.message;
     EXPECT_LT(outcome.seconds, 0.4) << "the kernel closes the connections of a killed rank";
   }

@@ -12,6 +12,7 @@
 #include "collective/mesh_group.h"
 #include "transport/shm_link.h"
 #include "transport/tcp_link.h"
+#include "transport/ucx_link.h"
 
 namespace sinew::testing {
 
@@ -25,8 +26,23 @@ inline GroupIdentity identity_of(Rank rank, int size) {
   return {JobId{{0x1234, 0x5678}}, 7, rank, size};
 }
 
-// kMixed: neighbours by rank talk over TCP, other pairs over shared memory.
-enum class Transport { kShm, kTcp, kMixed };
+// kMixed: neighbours by rank talk over TCP, other pairs over shared memory. The kinds of UCX name
+// the transport that it may use.
+enum class Transport { kShm, kTcp, kMixed, kUcxTcp, kUcxPosix, kUcxSysv };
+
+inline bool over_ucx(Transport transport) {
+  return transport == Transport::kUcxTcp || transport == Transport::kUcxPosix ||
+         transport == Transport::kUcxSysv;
+}
+
+// All that this build and machine have.
+inline std::vector<Transport> all_transports() {
+  std::vector<Transport> all{Transport::kShm, Transport::kTcp, Transport::kMixed};
+#ifdef SINEW_HAS_UCX
+  all.insert(all.end(), {Transport::kUcxTcp, Transport::kUcxPosix, Transport::kUcxSysv});
+#endif
+  return all;
+}
 
 inline std::string transport_name(Transport transport) {
   switch (transport) {
@@ -36,6 +52,12 @@ inline std::string transport_name(Transport transport) {
       return "tcp";
     case Transport::kMixed:
       return "mixed";
+    case Transport::kUcxTcp:
+      return "ucx_tcp";
+    case Transport::kUcxPosix:
+      return "ucx_posix";
+    case Transport::kUcxSysv:
+      return "ucx_sysv";
   }
   return "?";
 }
@@ -44,7 +66,10 @@ inline std::string transport_name(Transport transport) {
 class Mesh {
  public:
   Mesh(Transport transport, int size) : transport_(transport), size_(size) {
-    if (transport != Transport::kTcp) {
+    if (transport == Transport::kUcxTcp) setenv("UCX_TLS", "tcp,self", 1);
+    if (transport == Transport::kUcxPosix) setenv("UCX_TLS", "posix,self", 1);
+    if (transport == Transport::kUcxSysv) setenv("UCX_TLS", "sysv,self", 1);
+    if (transport == Transport::kShm || transport == Transport::kMixed) {
       auto segment = ShmSegment::create(size);
       EXPECT_TRUE(segment) << segment.error().message;
       segment_.push_back(std::move(*segment));
@@ -70,6 +95,10 @@ class Mesh {
                                  in(milliseconds{10000}));
       case Transport::kMixed:
         return mixed_links(identity);
+      case Transport::kUcxTcp:
+      case Transport::kUcxPosix:
+      case Transport::kUcxSysv:
+        return ucx_links(identity);
     }
     return Links();
   }
@@ -96,6 +125,13 @@ class Mesh {
   }
 
  private:
+  Result<Links> ucx_links(const GroupIdentity& identity) {
+    SINEW_ASSIGN(std::vector<Socket> sockets,
+                 connect_tcp_sockets(identity, listeners_[static_cast<std::size_t>(identity.rank)],
+                                     endpoints_, in(milliseconds{10000})));
+    return make_ucx_links(identity, std::move(sockets), LinkShare::everyone(identity), {},
+                          in(milliseconds{10000}));
+  }
   Result<Links> mixed_links(const GroupIdentity& identity) {
     const LinkShare all = LinkShare::everyone(identity);
     LinkShare tcp{all.hub, {}};
