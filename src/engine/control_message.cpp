@@ -22,7 +22,9 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.chunk_tokens)
       .put(m.timeout_ms)
       .put(m.cache_type)
-      .put(m.hashes);
+      .put(m.hashes)
+      .put(m.listen)
+      .put(m.verbose);
 }
 void get(WireReader& r, ConfigureMessage& m) {
   m.model_path = r.get_string();
@@ -42,14 +44,21 @@ void get(WireReader& r, ConfigureMessage& m) {
   m.timeout_ms = r.get<std::uint32_t>();
   m.cache_type = r.get<TensorType>();
   m.hashes = r.get<HashScope>();
+  m.listen = r.get_string();
+  m.verbose = r.get<std::uint8_t>() != 0;
 }
 
 void put(WireWriter& w, const PeersMessage& m) {
   w.put_array(std::span<const std::uint16_t>(m.ports));
+  for (const std::string& host : m.hosts) w.put(host);
 }
 void get(WireReader& r, PeersMessage& m) {
   m.ports = r.get_array<std::uint16_t>();
+  for (std::size_t i = 0; i < m.ports.size(); ++i) m.hosts.push_back(r.get_string());
 }
+
+void put(WireWriter&, const EndMessage&) {}
+void get(WireReader&, EndMessage&) {}
 
 void put(WireWriter& w, const SamplingParams& p) {
   w.put(p.temperature)

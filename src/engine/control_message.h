@@ -15,7 +15,7 @@
 
 namespace sinew {
 
-enum class LinkKind : std::uint8_t { kShm, kTcp };
+enum class LinkKind : std::uint8_t { kShm, kTcp, kUcx };
 
 // Supervisor -> rank: who you are and what you hold.
 struct ConfigureMessage {
@@ -33,11 +33,16 @@ struct ConfigureMessage {
   std::uint32_t timeout_ms = 30000;  // of a collective
   TensorType cache_type = TensorType::kF16;
   HashScope hashes = HashScope::kNone;
+  std::string listen = "127.0.0.1";  // address for the other ranks' connections, unless kShm
+  bool verbose = false;
 };
-// Supervisor -> rank: TCP ports of all ranks on the loopback address (LinkKind::kTcp only).
+// Supervisor -> rank: where all ranks listen, by rank (answers ListeningMessage).
 struct PeersMessage {
+  std::vector<std::string> hosts;  // addresses, as this rank reaches them
   std::vector<std::uint16_t> ports;
 };
+// Supervisor -> rank: nothing more is wanted; the rank ends well.
+struct EndMessage {};
 // Supervisor -> rank: a request begins. Rank 0 gets its contents; the others follow rank 0's steps.
 struct BeginMessage {
   enum class Kind : std::uint8_t {
@@ -107,7 +112,7 @@ struct FailedMessage {
 using ControlMessage =
     std::variant<ConfigureMessage, PeersMessage, BeginMessage, CancelMessage, ListeningMessage,
                  LoadingMessage, ReadyMessage, HeartbeatMessage, TokenMessage, LogitsMessage,
-                 DoneMessage, FailedMessage, TraceMessage, SliceHashMessage>;
+                 DoneMessage, FailedMessage, TraceMessage, SliceHashMessage, EndMessage>;
 
 // Without the length that goes in front on the socket.
 std::vector<std::byte> encode_control(const ControlMessage& message);
