@@ -318,24 +318,26 @@ std::optional<Error> UcxLink::fault() const {
 }
 
 Progress UcxLink::push() {
-  worker_->progress();
-  look_at_arrivals();
-  bool moved = untold() >= kUntoldMax && !sending() && send_note();
+  bool moved = false;
+  bool looked = false;
   while (sending()) {
     if (const auto error = fault()) return stop_sending(*error);
     UcxRequest& last_use = data_out_ring_.request(data_sent_);
-    if (last_use.pending()) break;
-    if (const Status sent = last_use.sent(); !sent)
-      return stop_sending(lost(fmt::format("broke its ucx link: {}", sent.error().message)));
-    if (window_full()) {
-      // The peer may wait for room as well.
-      if (untold() >= kUntoldMax) moved = send_note() || moved;
-      break;
+    if (window_full() || last_use.pending()) {
+      if (looked) break;
+      worker_->progress();
+      look_at_arrivals();
+      looked = true;
+      continue;
     }
-    if (const Status sent = send_data(); !sent)
+    Status sent = last_use.sent();
+    if (sent) sent = send_data();
+    if (!sent)
       return stop_sending(lost(fmt::format("broke its ucx link: {}", sent.error().message)));
     moved = true;
   }
+  // Also while the window is full: the peer may wait for room as well.
+  if (untold() >= kUntoldMax && !fault()) moved = send_note() || moved;
   return moved ? Progress::kSome : Progress::kNone;
 }
 
