@@ -70,7 +70,10 @@ Result<LoadedModel> LoadedModel::load(const ModelFlags& flags) {
   if (flags.verbose) {
     const std::vector<RankStatus> ranks = engine->ranks();
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-      fmt::print(stderr, "rank {}: pid {}\n", rank, ranks[rank].process);
+      if (ranks[rank].host.empty())
+        fmt::print(stderr, "rank {}: pid {}\n", rank, ranks[rank].process);
+      else
+        fmt::print(stderr, "rank {}: at {}\n", rank, ranks[rank].host);
   }
   return LoadedModel{std::filesystem::path(flags.model).stem().string(), std::move(tokenizer),
                      std::move(chat_template), std::move(engine)};

@@ -64,7 +64,7 @@ struct CommandLine {
     sub->add_flag("--raw", run.raw, "Continue the prompt as text, without the chat template");
     sub->callback([this, prompt] {
       run.has_prompt = prompt->count() > 0;
-      command = [this] { return run_command(run); };
+      command = [this] { return run.model.lead_or_serve([this] { return run_command(run); }); };
     });
   }
 
@@ -82,7 +82,11 @@ struct CommandLine {
         ->envname("SINEW_API_KEY");
     sub->add_option("--allow-origin", serve.allowed_origins,
                     "Web origin that may call the API from a browser; may be repeated");
-    sub->callback([this] { command = [this] { return serve_command(serve); }; });
+    sub->callback([this] {
+      command = [this] {
+        return serve.model.lead_or_serve([this] { return serve_command(serve); });
+      };
+    });
   }
 
   void add_small() {
@@ -133,7 +137,11 @@ struct CommandLine {
     sub->add_flag("--all", logits.all, "Logits of every token, not only of the last");
     sub->add_option("--generate", logits.generate, "Greedy tokens to append");
     sub->add_option("--ids", logits.ids_file, "File for the greedy tokens: lines of 'id gap'");
-    sub->callback([this] { command = [this] { return logits_command(logits); }; });
+    sub->callback([this] {
+      command = [this] {
+        return logits.model.lead_or_serve([this] { return logits_command(logits); });
+      };
+    });
 
     CLI::App* speed = app.add_subcommand("bench", "Measure tokens per second of prompt and answer");
     CLI::Option* model = speed->add_option("MODEL", bench.model.model, "GGUF file");
@@ -147,7 +155,9 @@ struct CommandLine {
     speed->callback([this, speed, model] {
       if (!speed->get_subcommands().empty()) return;  // which has said what to do
       if (model->count() == 0) throw CLI::RequiredError("MODEL");
-      command = [this] { return bench_command(bench); };
+      command = [this] {
+        return bench.model.lead_or_serve([this] { return bench_command(bench); });
+      };
     });
   }
 

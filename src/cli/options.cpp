@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/limits.h"
+#include "engine/rank_main.h"
 #include "host/process.h"
 
 namespace sinew {
@@ -11,6 +13,14 @@ namespace {
 
 constexpr int kThreadsMax = 512;
 constexpr double kTimeoutMax = 3600;
+
+std::optional<LinkKind> link_kind_named(std::string_view name) {
+  if (name == "shm") return LinkKind::kShm;
+  if (name == "tcp") return LinkKind::kTcp;
+  if (name == "verbs") return LinkKind::kVerbs;
+  if (name == "ucx") return LinkKind::kUcx;
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -26,7 +36,9 @@ void ModelFlags::add_to(CLI::App& app) {
                  "What ranks hold of experts: columns of each, or whole ones (default: columns)");
   app.add_option("--threads", threads,
                  "Threads of each rank (default: the cores divided by the ranks)");
-  app.add_option("--link", link, "How ranks talk: shm, tcp or verbs, which is RDMA (default: shm)");
+  app.add_option(
+      "--link", link,
+      "How ranks talk: shm, tcp, verbs (RDMA) or ucx (default: shm; tcp with --launcher)");
   app.add_option("--verbs-device", verbs.devices,
                  "RDMA devices to use, as rdma_en3,rdma_en4 (default: by the ranks' addresses)")
       ->delimiter(',');
@@ -38,6 +50,10 @@ void ModelFlags::add_to(CLI::App& app) {
                  "Bytes of one message, a multiple of 4096 (default: 16384)");
   app.add_flag("--verbs-or-tcp", verbs.fall_back_to_tcp,
                "Use TCP for all ranks where verbs cannot be used, with a warning");
+  app.add_option(
+      "--launcher", launcher,
+      "Who has started one process a rank: mpi, slurm or env (default: nobody; ranks are "
+      "started here)");
   app.add_option(
       "--device", device,
       "Device of ggml to compute on, as CPU (default: the first accelerator, else the CPU)");
@@ -57,10 +73,31 @@ void ModelFlags::add_to(CLI::App& app) {
   app.add_flag("--verbose", verbose, "Show processes, memory and times of every rank");
 }
 
+Status ModelFlags::lead_or_serve(const std::function<Status()>& lead) {
+  if (launcher.empty()) return lead();
+  const std::optional<Launcher> known = launcher_named(launcher);
+  if (!known)
+    return fail(ErrorCode::kUsage, "--launcher {} is not known; there are mpi, slurm and env",
+                launcher);
+  SINEW_ASSIGN(const LaunchedRank own,
+               read_launched_rank(*known, [](const char* name) { return std::getenv(name); }));
+  if (own.rank > 0) {
+    SINEW_ASSIGN(Descriptor control,
+                 join_rank_zero(own, std::chrono::steady_clock::now() + kJoinMax));
+    serve_as_rank(std::move(control));
+  }
+  launched = own;
+  return lead();
+}
+
 Result<LaunchOptions> ModelFlags::launch_options() const {
   LaunchOptions options;
   options.model_path = model;
-  const int count = ranks.value_or(std::max(1, static_cast<int>(shares.size())));
+  const int count =
+      launched ? launched->size : ranks.value_or(std::max(1, static_cast<int>(shares.size())));
+  if (launched && ranks.value_or(count) != count)
+    return fail(ErrorCode::kUsage, "--ranks {}, but --launcher {} started {}", *ranks, launcher,
+                count);
   if (count < 1 || count > kRankCountMax)
     return fail(ErrorCode::kUsage, "--ranks {} is not possible; 1 to {} are", count, kRankCountMax);
   if (!shares.empty() && shares.size() != static_cast<std::size_t>(count))
@@ -83,11 +120,14 @@ Result<LaunchOptions> ModelFlags::launch_options() const {
     return fail(ErrorCode::kUsage, "--cache-type {} is not known; there are f16, q8_0 and q4_0",
                 cache_type);
   options.cache_type = *type;
+  options.launched = launched;
+  options.verbose = verbose;
   SINEW_TRY(read_link(options));
   options.device = device;
+  const int ranks_here = launched ? launched->on_first_machine : count;
   if (threads < 0 || threads > kThreadsMax)
     return fail(ErrorCode::kUsage, "--threads {} is outside 1 .. {}", threads, kThreadsMax);
-  options.threads = threads != 0 ? threads : std::max(1, usable_cores() / count);
+  options.threads = threads != 0 ? threads : std::max(1, usable_cores() / ranks_here);
   if (context < 0 || context > kContextMax)
     return fail(ErrorCode::kUsage, "--ctx {} is outside 1 .. {}", context, kContextMax);
   options.context = context;
@@ -107,11 +147,17 @@ Result<LaunchOptions> ModelFlags::launch_options() const {
 }
 
 Status ModelFlags::read_link(LaunchOptions& options) const {
-  if (link != "shm" && link != "tcp" && link != "verbs")
-    return fail(ErrorCode::kUsage, "--link {} is not known; there are shm, tcp and verbs", link);
-  options.link = link == "tcp"     ? LinkKind::kTcp
-                 : link == "verbs" ? LinkKind::kVerbs
-                                   : LinkKind::kShm;
+  const char* usual = launched ? "tcp" : "shm";
+  const std::optional<LinkKind> kind = link_kind_named(link.empty() ? usual : link);
+  if (!kind)
+    return fail(ErrorCode::kUsage, "--link {} is not known; there are shm, tcp, verbs and ucx",
+                link);
+  if (launched && *kind == LinkKind::kShm)
+    return fail(
+        ErrorCode::kUsage,
+        "--link shm needs ranks that were started here; with --launcher there are tcp, verbs "
+        "and ucx (which uses shared memory by itself)");
+  options.link = *kind;
   options.verbs = verbs;
   if (verbs_qp != "" && verbs_qp != "rc" && verbs_qp != "uc")
     return fail(ErrorCode::kUsage, "--verbs-qp {} is not known; there are rc and uc", verbs_qp);

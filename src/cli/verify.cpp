@@ -173,6 +173,9 @@ class ProgressLine {
 Result<VerifyOptions> verify_options(const VerifyFlags& flags) {
   if (!flags.record.empty() && !flags.against.empty())
     return fail(ErrorCode::kUsage, "--record and --against exclude each other");
+  if (!flags.model.launcher.empty())
+    return fail(ErrorCode::kUsage,
+                "verify starts several sets of ranks in turn; run it without --launcher");
   VerifyOptions options;
   SINEW_ASSIGN(options.launch, flags.model.launch_options());
   const bool chosen =

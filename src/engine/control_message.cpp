@@ -49,6 +49,7 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.cache_type)
       .put(m.hashes);
   put(w, m.verbs);
+  w.put(m.listen).put(m.verbose);
 }
 void get(WireReader& r, ConfigureMessage& m) {
   m.model_path = r.get_string();
@@ -73,14 +74,21 @@ void get(WireReader& r, ConfigureMessage& m) {
   m.cache_type = r.get<TensorType>();
   m.hashes = r.get<HashScope>();
   get(r, m.verbs);
+  m.listen = r.get_string();
+  m.verbose = r.get<std::uint8_t>() != 0;
 }
 
 void put(WireWriter& w, const PeersMessage& m) {
   w.put_array(std::span<const std::uint16_t>(m.ports));
+  for (const std::string& host : m.hosts) w.put(host);
 }
 void get(WireReader& r, PeersMessage& m) {
   m.ports = r.get_array<std::uint16_t>();
+  for (std::size_t i = 0; i < m.ports.size(); ++i) m.hosts.push_back(r.get_string());
 }
+
+void put(WireWriter&, const EndMessage&) {}
+void get(WireReader&, EndMessage&) {}
 
 void put(WireWriter& w, const SamplingParams& p) {
   w.put(p.temperature)

@@ -18,7 +18,7 @@
 
 namespace sinew {
 
-enum class LinkKind : std::uint8_t { kShm, kTcp, kVerbs };
+enum class LinkKind : std::uint8_t { kShm, kTcp, kVerbs, kUcx };
 
 // Supervisor -> rank: who you are and what you hold.
 struct ConfigureMessage {
@@ -39,12 +39,17 @@ struct ConfigureMessage {
   std::optional<std::uint64_t> one_shot_max;
   TensorType cache_type = TensorType::kF16;
   HashScope hashes = HashScope::kNone;
-  VerbsOptions verbs;  // LinkKind::kVerbs only
+  VerbsOptions verbs;                // LinkKind::kVerbs only
+  std::string listen = "127.0.0.1";  // address for the other ranks' connections, unless kShm
+  bool verbose = false;
 };
-// Supervisor -> rank: TCP ports of all ranks on the loopback address (all kinds but kShm).
+// Supervisor -> rank: where all ranks listen, by rank (answers ListeningMessage).
 struct PeersMessage {
+  std::vector<std::string> hosts;  // addresses, as this rank reaches them
   std::vector<std::uint16_t> ports;
 };
+// Supervisor -> rank: nothing more is wanted; the rank ends well.
+struct EndMessage {};
 // Supervisor -> rank: a request begins. Rank 0 gets its contents; the others follow rank 0's steps.
 struct BeginMessage {
   enum class Kind : std::uint8_t {
@@ -114,7 +119,7 @@ struct FailedMessage {
 using ControlMessage =
     std::variant<ConfigureMessage, PeersMessage, BeginMessage, CancelMessage, ListeningMessage,
                  LoadingMessage, ReadyMessage, HeartbeatMessage, TokenMessage, LogitsMessage,
-                 DoneMessage, FailedMessage, TraceMessage, SliceHashMessage>;
+                 DoneMessage, FailedMessage, TraceMessage, SliceHashMessage, EndMessage>;
 
 // Without the length that goes in front on the socket.
 std::vector<std::byte> encode_control(const ControlMessage& message);

@@ -16,17 +16,17 @@ constexpr std::uint64_t kRankOverheadBytes = 128u << 20;
 // How often a caller is asked whether it still wants the answer.
 constexpr std::chrono::milliseconds kWantedInterval{100};
 
-// All local ranks share this machine's memory.
+// The first `ranks` share this machine's memory.
 Status check_memory(const ModelSpec& spec, const std::vector<BoundTensor>& bound, const Plan& plan,
-                    std::int64_t cells, TensorType cache_type) {
+                    int ranks, std::int64_t cells, TensorType cache_type) {
   std::uint64_t weights = 0;
   std::uint64_t caches = 0;
-  for (Rank rank = 0; rank < plan.ranks; ++rank) {
+  for (Rank rank = 0; rank < ranks; ++rank) {
     const RankMemory memory = rank_memory(spec, bound, plan, rank, cells, cache_type);
     weights += memory.weight_bytes;
     caches += memory.cache_bytes;
   }
-  const std::uint64_t overhead = kRankOverheadBytes * static_cast<std::uint64_t>(plan.ranks);
+  const std::uint64_t overhead = kRankOverheadBytes * static_cast<std::uint64_t>(ranks);
   const std::uint64_t available = available_memory();
   const std::uint64_t needed = weights + caches + overhead;
   if (available == 0 || needed <= available) return {};
@@ -34,7 +34,7 @@ Status check_memory(const ModelSpec& spec, const std::vector<BoundTensor>& bound
       ErrorCode::kNoMemory,
       "not enough memory: {} of weights + {} of KV cache for {} tokens + {} for {} ranks = {}, and "
       "{} are available; {}",
-      format_bytes(weights), format_bytes(caches), cells, format_bytes(overhead), plan.ranks,
+      format_bytes(weights), format_bytes(caches), cells, format_bytes(overhead), ranks,
       format_bytes(needed), format_bytes(available),
       weights + overhead < available ? "lower --ctx" : "use a smaller model or quantisation");
 }
@@ -59,8 +59,10 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::load(
           "--ctx {} is larger than the {} tokens that {} was trained for; text beyond may be "
           "nonsense",
           options.context, engine->spec_.context_trained, engine->spec_.name);
-    SINEW_TRY(check_memory(engine->spec_, bound, engine->plan_, options.context * options.slots,
-                           options.cache_type));
+    const int ranks_here =
+        options.launched ? options.launched->on_first_machine : engine->plan_.ranks;
+    SINEW_TRY(check_memory(engine->spec_, bound, engine->plan_, ranks_here,
+                           options.context * options.slots, options.cache_type));
   }
   engine->options_ = options;
   SINEW_ASSIGN(engine->supervisor_, Supervisor::launch(options, progress));

@@ -21,6 +21,7 @@
 #include "engine/step_runner.h"
 #include "transport/shm_link.h"
 #include "transport/tcp_link.h"
+#include "transport/ucx_link.h"
 #include "transport/verbs_bringup.h"
 
 namespace sinew {
@@ -130,6 +131,7 @@ class ControlThread {
     }
   }
   void take(ControlMessage message) {
+    if (std::holds_alternative<EndMessage>(message)) std::_Exit(0);
     if (std::holds_alternative<CancelMessage>(message)) {
       cancelled_ = true;
       return;
@@ -185,17 +187,22 @@ Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
                  ShmSegment::adopt(kRankSegmentDescriptor, identity.size));
     return make_shm_links(segment, identity);
   }
-  SINEW_ASSIGN(TcpListener listener, TcpListener::bind("127.0.0.1", 0));
+  SINEW_ASSIGN(TcpListener listener, TcpListener::bind(config.listen, 0));
   control.send(ListeningMessage{listener.port()});
   SINEW_ASSIGN(const PeersMessage peers, expect<PeersMessage>(control));
   std::vector<Endpoint> endpoints;
-  for (const std::uint16_t port : peers.ports) endpoints.push_back(Endpoint{"127.0.0.1", port});
+  for (std::size_t rank = 0; rank < peers.ports.size(); ++rank)
+    endpoints.push_back(Endpoint{peers.hosts[rank], peers.ports[rank]});
   const Deadline deadline = Clock::now() + kConnectMax;
   if (config.link == LinkKind::kVerbs) {
     return connect_verbs_links(identity, load_system_verbs(), config.verbs, listener, endpoints,
                                deadline, &g_ending);
   }
-  return connect_tcp_links(identity, listener, endpoints, deadline);
+  SINEW_ASSIGN(std::vector<Socket> sockets,
+               connect_tcp_sockets(identity, listener, endpoints, deadline));
+  const LinkShare everyone = LinkShare::everyone(identity);
+  if (config.link == LinkKind::kTcp) return make_tcp_links(std::move(sockets), everyone);
+  return make_ucx_links(identity, std::move(sockets), everyone, {config.verbose}, deadline);
 }
 
 void send_logits(std::span<const float> rows, ControlThread& control) {
@@ -332,10 +339,7 @@ Status run_rank(ControlThread& control, const std::vector<std::string>& argument
   return serve_requests(config, *runner, *group, control);
 }
 
-}  // namespace
-
-int rank_main(const std::vector<std::string>& arguments) {
-  die_with_parent();
+[[noreturn]] void serve(Descriptor socket, const std::vector<std::string>& arguments) {
   // ggml would start a debugger to print a stack; the supervisor reports instead.
   ::setenv("GGML_NO_BACKTRACE", "1", 1);
   ggml_log_set(
@@ -343,7 +347,7 @@ int rank_main(const std::vector<std::string>& arguments) {
         if (level >= GGML_LOG_LEVEL_ERROR) spdlog::debug("ggml: {}", text);
       },
       nullptr);
-  ControlThread control{Descriptor(kRankControlDescriptor)};
+  ControlThread control{std::move(socket)};
   g_control = &control;
   ggml_set_abort_callback(report_abort);
   const Status status = run_rank(control, arguments);
@@ -351,6 +355,17 @@ int rank_main(const std::vector<std::string>& arguments) {
   control.send(FailedMessage{status.error()});
   std::this_thread::sleep_for(kHeartbeatInterval);  // lets the control thread send what is queued
   std::_Exit(exit_status(status.error().code));
+}
+
+}  // namespace
+
+int rank_main(const std::vector<std::string>& arguments) {
+  die_with_parent();
+  serve(Descriptor(kRankControlDescriptor), arguments);
+}
+
+void serve_as_rank(Descriptor control) {
+  serve(std::move(control), {});
 }
 
 }  // namespace sinew

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "host/process.h"
+
 namespace sinew {
 
 // The program of one rank, `sinew rank`: started by a supervisor with the control socket as
@@ -13,5 +15,9 @@ inline constexpr int kRankControlDescriptor = 3;
 inline constexpr int kRankSegmentDescriptor = 4;
 // `arguments`: nothing, or --inject and what to damage, once or more (engine/fault.h).
 int rank_main(const std::vector<std::string>& arguments);
+
+// The same for a process that a launcher started, once `control` connects it to rank 0's process.
+// Does not return.
+[[noreturn]] void serve_as_rank(Descriptor control);
 
 }  // namespace sinew

@@ -74,30 +74,51 @@ Status Supervisor::start(const LaunchOptions& options) {
                           options.one_shot_max,
                           options.cache_type,
                           options.hashes,
-                          options.verbs};
+                          options.verbs,
+                          {},
+                          options.verbose};
+  std::vector<JoinedRank> joined;
+  if (options.launched) {
+    SINEW_ASSIGN(joined, await_ranks(*options.launched, Clock::now() + kJoinMax));
+  }
   for (Rank rank = 0; rank < ranks; ++rank) {
-    SINEW_ASSIGN(auto sockets, socket_pair());
-    std::vector<int> descriptors{sockets.second.get()};
-    if (segment) descriptors.push_back(segment->fd());
-    std::vector<std::string> arguments{"rank"};
-    for (const auto& [damaged, what] : options.faults)
-      if (damaged == rank) arguments.insert(arguments.end(), {"--inject", what});
-    auto child_process = spawn(options_.program, arguments, descriptors);
-    if (!child_process) {
-      end_children();
-      return fail(std::move(child_process).error());
-    }
     Child child;
-    child.status.process = *child_process;
-    child.channel = std::make_unique<ControlChannel>(std::move(sockets.first));
+    if (options.launched && rank > 0) {
+      JoinedRank& found = joined[static_cast<std::size_t>(rank)];
+      child.joined = child.reaped = true;
+      child.status.host = std::move(found.host);
+      child.channel = std::make_unique<ControlChannel>(std::move(found.socket));
+    } else if (Status started = start_child(child, rank, segment); !started) {
+      end_children();
+      return started;
+    }
     child.last_heard = child.last_progress = Clock::now();
     children_.push_back(std::move(child));
     config.rank = rank;
+    config.listen = host_of(rank);
     // A child that is gone already is found by the monitor, with its cause.
     if (!children_.back().channel->send(config)) children_.back().closed = true;
   }
   monitor_ = std::thread([this] { monitor(); });
   return {};
+}
+
+Status Supervisor::start_child(Child& child, Rank rank, const std::optional<ShmSegment>& segment) {
+  SINEW_ASSIGN(auto sockets, socket_pair());
+  std::vector<int> descriptors{sockets.second.get()};
+  if (segment) descriptors.push_back(segment->fd());
+  std::vector<std::string> arguments{"rank"};
+  for (const auto& [damaged, what] : options_.faults)
+    if (damaged == rank) arguments.insert(arguments.end(), {"--inject", what});
+  SINEW_ASSIGN(child.status.process, spawn(options_.program, arguments, descriptors));
+  child.channel = std::make_unique<ControlChannel>(std::move(sockets.first));
+  return {};
+}
+
+std::string Supervisor::host_of(Rank rank) const {
+  const std::string& host = children_[static_cast<std::size_t>(rank)].status.host;
+  if (!host.empty()) return host;
+  return options_.launched ? options_.launched->rendezvous.host : "127.0.0.1";
 }
 
 Supervisor::~Supervisor() {
@@ -200,7 +221,10 @@ void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
                      [](const Child& each) { return each.port.has_value(); }))
       return;
     PeersMessage peers;
-    for (const Child& each : children_) peers.ports.push_back(*each.port);
+    for (std::size_t each = 0; each < children_.size(); ++each) {
+      peers.hosts.push_back(host_of(static_cast<Rank>(each)));
+      peers.ports.push_back(*children_[each].port);
+    }
     for (Child& each : children_)
       if (!each.channel->send(peers)) each.closed = true;
   } else if (auto* loading = std::get_if<LoadingMessage>(&message)) {
@@ -243,6 +267,13 @@ void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
 }
 
 void Supervisor::look_at(Child& child, Rank rank, Clock::time_point now) {
+  if (child.joined) {
+    if (!child.closed) return look_at_silence(child, rank, now);
+    if (!child.failed)
+      note(Evidence::kExited, ErrorCode::kPeerLost, rank,
+           "closed its connection: its process ended or was killed, or its machine was lost");
+    return;
+  }
   if (child.reaped) return;
   if (const auto event = poll_child(child.status.process)) {
     switch (event->kind) {
@@ -293,7 +324,9 @@ void Supervisor::look_at_silence(Child& child, Rank rank, Clock::time_point now)
 
 std::string Supervisor::describe(Rank rank) const {
   const RankStatus& status = children_[static_cast<std::size_t>(rank)].status;
-  return fmt::format("rank {} (process {}, last seen {})", rank, status.process,
+  const std::string where = status.host.empty() ? fmt::format("process {}", status.process)
+                                                : fmt::format("at {}", status.host);
+  return fmt::format("rank {} ({}, last seen {})", rank, where,
                      status.heartbeat.activity.empty() ? "starting" : status.heartbeat.activity);
 }
 
@@ -317,7 +350,13 @@ void Supervisor::decide(Clock::time_point now) {
 }
 
 void Supervisor::end_children() {
-  for (Child& child : children_) child.channel.reset();  // a rank ends when its socket is closed
+  for (Child& child : children_) {
+    // A launcher takes a rank that ends badly for a failure of the job. One that cannot be told is
+    // gone already.
+    if (child.joined && !failure_ && child.channel)
+      static_cast<void>(child.channel->send(EndMessage{}));
+    child.channel.reset();  // a rank ends when its socket is closed
+  }
   // After a failure there is nothing to wait for, but over verbs: a process that is killed while it
   // holds queue pairs is known to leave the device unusable.
   const bool patient = !failure_ || options_.link == LinkKind::kVerbs;

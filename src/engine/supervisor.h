@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "engine/control_channel.h"
+#include "engine/launcher.h"
 #include "host/process.h"
+#include "transport/shm_segment.h"
 
 namespace sinew {
 
@@ -32,22 +34,28 @@ struct LaunchOptions {
   std::optional<std::uint64_t> one_shot_max;  // bytes; nothing: measured
   TensorType cache_type = TensorType::kF16;
   HashScope hashes = HashScope::kNone;  // what ranks hash while they load, for kHashes
+  bool verbose = false;                 // ranks tell how they are joined
+  // Where a launcher has started the processes of all ranks: that of rank 0, which is this one,
+  // finds the others and starts rank 0 alone.
+  std::optional<LaunchedRank> launched;
   // Damage for tests, see engine/fault.h: the rank and what it is told.
   std::vector<std::pair<Rank, std::string>> faults;
 };
 
 // What is known of one rank.
 struct RankStatus {
-  pid_t process = -1;
+  pid_t process = -1;  // unless a launcher started it
+  std::string host;    // where that was
   LoadingMessage loading;
   std::optional<ReadyMessage> ready;
   DoneMessage last_request;  // figures of the last finished request
   HeartbeatMessage heartbeat;
 };
 
-// Starts the ranks of one model as child processes, watches them, and ends them. The first trouble
-// ends the whole epoch: its cause is decided once (a killed rank before those that merely noticed),
-// all ranks are killed, and every later call returns that one error.
+// Starts the ranks of one model as child processes, or finds those that a launcher started, watches
+// them, and ends them. The first trouble ends the whole epoch: its cause is decided once (a killed
+// rank before those that merely noticed), all ranks are killed, and every later call returns that
+// one error.
 //
 // Threads: `launch` is called on a thread that outlives the ranks, because they die with it; a
 // monitor thread of its own owns the sockets and children; all methods may be called from any
@@ -99,11 +107,13 @@ class Supervisor {
     bool reaped = false;
     bool failed = false;  // it said why it ends
     int stopped_by = 0;   // signal, while it is stopped
+    bool joined = false;  // started by a launcher: only its connection tells of it
     bool closed = false;  // its end of the control socket
   };
 
   Supervisor() = default;
   Status start(const LaunchOptions& options);
+  Status start_child(Child& child, Rank rank, const std::optional<ShmSegment>& segment);
   void monitor();
   void read_messages(Child& child, Rank rank);
   void handle(Child& child, Rank rank, ControlMessage message);
@@ -113,6 +123,8 @@ class Supervisor {
   void decide(Clock::time_point now);
   void end_children();
   std::string describe(Rank rank) const;
+  // Where the ranks listen for each other.
+  std::string host_of(Rank rank) const;
 
   LaunchOptions options_;
   mutable std::mutex mutex_;  // guards all below

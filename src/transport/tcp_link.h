@@ -16,6 +16,13 @@ Result<std::vector<Socket>> connect_tcp_sockets(const GroupIdentity& identity,
                                                 TcpListener& listener,
                                                 std::span<const Endpoint> peers, Deadline deadline);
 
+// The same where only rank 0 listens and is connected to all others: its sockets by rank.
+Result<std::vector<Socket>> await_tcp_star(const GroupIdentity& identity, TcpListener& listener,
+                                           Deadline deadline);
+// The others' side: the socket to rank 0.
+Result<Socket> join_tcp_star(const GroupIdentity& identity, const Endpoint& rank_zero,
+                             Deadline deadline);
+
 // Links over connected, prepared sockets, by rank, to the peers of `share`; the sockets of others
 // are closed.
 Links make_tcp_links(std::vector<Socket> sockets, const LinkShare& share);

@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -87,7 +88,10 @@ struct Outbound {
 
 class Rendezvous {
  public:
-  Rendezvous(const GroupIdentity& identity, TcpListener& listener, std::span<const Endpoint> peers);
+  // Connects to the `wanted` ranks below the own, which listen at their entries of `peers`, and
+  // waits for those above to connect to `listener`; null where none is wanted.
+  Rendezvous(const GroupIdentity& identity, TcpListener* listener, std::span<const Endpoint> peers,
+             RankSet wanted);
   Result<std::vector<Socket>> run(Deadline deadline);
 
  private:
@@ -101,17 +105,22 @@ class Rendezvous {
   Error missing() const;
 
   GroupIdentity identity_;
-  TcpListener& listener_;
+  TcpListener* listener_;
+  RankSet wanted_;
   std::vector<Socket> sockets_;  // by rank, once the hello was right
   std::vector<Outbound> outbound_;
   std::vector<Handshake> strangers_;  // accepted, no hello yet
   std::string turned_away_;           // why the last stranger was dropped
 };
 
-Rendezvous::Rendezvous(const GroupIdentity& identity, TcpListener& listener,
-                       std::span<const Endpoint> peers)
-    : identity_(identity), listener_(listener), sockets_(peers.size()) {
+Rendezvous::Rendezvous(const GroupIdentity& identity, TcpListener* listener,
+                       std::span<const Endpoint> peers, RankSet wanted)
+    : identity_(identity),
+      listener_(listener),
+      wanted_(wanted),
+      sockets_(static_cast<std::size_t>(identity.size)) {
   for (Rank peer = 0; peer < identity.rank; ++peer) {
+    if (!wanted.contains(peer)) continue;
     Outbound out;
     out.peer = peer;
     out.endpoint = peers[static_cast<std::size_t>(peer)];
@@ -121,7 +130,7 @@ Rendezvous::Rendezvous(const GroupIdentity& identity, TcpListener& listener,
 
 bool Rendezvous::complete() const {
   for (Rank peer = 0; peer < identity_.size; ++peer) {
-    if (peer != identity_.rank && !sockets_[static_cast<std::size_t>(peer)]) return false;
+    if (wanted_.contains(peer) && !sockets_[static_cast<std::size_t>(peer)]) return false;
   }
   return true;
 }
@@ -152,7 +161,7 @@ Deadline Rendezvous::next_event(Deadline deadline) const {
 }
 
 void Rendezvous::wait(Deadline until) {
-  std::vector<pollfd> waits{{listener_.fd(), POLLIN, 0}};
+  std::vector<pollfd> waits{{listener_ == nullptr ? -1 : listener_->fd(), POLLIN, 0}};
   for (const Outbound& out : outbound_) {
     if (!out.handshake.socket) continue;
     const short events = out.phase == Outbound::Phase::kConnecting ? POLLOUT : POLLIN;
@@ -164,8 +173,8 @@ void Rendezvous::wait(Deadline until) {
 
 Status Rendezvous::take_new() {
   // Bounded, so that a flood of connections cannot keep the loop from its deadline.
-  for (std::size_t i = 0; i < kStrangersMax; ++i) {
-    SINEW_ASSIGN(Socket socket, listener_.accept());
+  for (std::size_t i = 0; i < kStrangersMax && listener_ != nullptr; ++i) {
+    SINEW_ASSIGN(Socket socket, listener_->accept());
     if (!socket) return {};
     if (strangers_.size() == kStrangersMax) {
       turned_away_ = "silence";
@@ -239,14 +248,16 @@ Error Rendezvous::missing() const {
                              out.endpoint.host, out.endpoint.port, out.trouble),
                  out.peer};
   }
-  Rank late = identity_.rank + 1;
-  while (late < identity_.size - 1 && sockets_[static_cast<std::size_t>(late)]) ++late;
+  std::vector<Rank> late;
+  for (Rank peer = identity_.rank + 1; peer < identity_.size; ++peer)
+    if (wanted_.contains(peer) && !sockets_[static_cast<std::size_t>(peer)]) late.push_back(peer);
   const std::string hint =
       turned_away_.empty() ? "" : fmt::format(" (last connection turned away: {})", turned_away_);
   return Error{ErrorCode::kDeadline,
-               fmt::format("rank {} has not connected to rank {} at port {} over tcp{}", late,
-                           identity_.rank, listener_.port(), hint),
-               late};
+               fmt::format("rank {} {} not connected to rank {} at port {} over tcp{}",
+                           fmt::join(late, ", "), late.size() == 1 ? "has" : "have", identity_.rank,
+                           listener_->port(), hint),
+               late.front()};
 }
 
 Result<std::vector<Socket>> Rendezvous::run(Deadline deadline) {
@@ -273,8 +284,21 @@ Result<std::vector<Socket>> connect_tcp_sockets(const GroupIdentity& identity,
     return fail(ErrorCode::kUsage, "rank {} of {} was given {} endpoints", identity.rank,
                 identity.size, peers.size());
   }
-  Rendezvous rendezvous(identity, listener, peers);
+  Rendezvous rendezvous(identity, &listener, peers, LinkShare::everyone(identity).peers);
   return rendezvous.run(deadline);
+}
+
+Result<std::vector<Socket>> await_tcp_star(const GroupIdentity& identity, TcpListener& listener,
+                                           Deadline deadline) {
+  Rendezvous rendezvous(identity, &listener, {}, LinkShare::everyone(identity).peers);
+  return rendezvous.run(deadline);
+}
+
+Result<Socket> join_tcp_star(const GroupIdentity& identity, const Endpoint& rank_zero,
+                             Deadline deadline) {
+  Rendezvous rendezvous(identity, nullptr, std::span(&rank_zero, 1), RankSet{}.with(0));
+  SINEW_ASSIGN(std::vector<Socket> sockets, rendezvous.run(deadline));
+  return std::move(sockets.front());
 }
 
 Result<Links> connect_tcp_links(const GroupIdentity& identity, TcpListener& listener,

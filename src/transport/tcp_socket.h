@@ -34,6 +34,8 @@ class Socket {
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void reset();
+  // Gives the descriptor away.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

@@ -29,6 +29,12 @@ constexpr milliseconds kPromise{10000};
 constexpr milliseconds kPromise{3000};
 #endif
 
+std::vector<std::string> modes() {
+  std::vector<std::string> all = link_kinds();
+  all.emplace_back("stages");
+  return all;
+}
+
 // `mode`: a kind of link, or "stages": two pipeline stages of two ranks.
 std::vector<std::string> long_answer(const std::string& mode) {
   const bool staged = mode == "stages";
@@ -124,8 +130,8 @@ TEST_P(RankFault, IsNamedInTimeAndNothingIsLeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cluster, RankFault,
-                         ::testing::Combine(::testing::Values("shm", "tcp", "stages"),
-                                            ::testing::Range(0, 2), ::testing::Range(0, kRanks)),
+                         ::testing::Combine(::testing::ValuesIn(modes()), ::testing::Range(0, 2),
+                                            ::testing::Range(0, kRanks)),
                          [](const auto& given) {
                            return std::get<0>(given.param) +
                                   kFaults[std::get<1>(given.param)].name +
@@ -196,7 +202,7 @@ TEST_P(ProgramFault, ShortPauseOfARankChangesNothing) {
   EXPECT_EQ(complaints(program.err()), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cluster, ProgramFault, ::testing::Values("shm", "tcp", "stages"),
+INSTANTIATE_TEST_SUITE_P(Cluster, ProgramFault, ::testing::ValuesIn(modes()),
                          [](const auto& given) { return given.param; });
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The greedy text of several ranks is that of one rank: equal and unequal shares, stages, whole
-// experts, both kinds of link.
+// experts, all kinds of link.
 //
 // Ranks add their parts in another order than one rank does, which moves logits by rounding alone.
 // A token may differ only where one rank's best two logits are nearer than that: 0.02 for F16
@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <random>
 
+#include "cluster/live_program.h"
 #include "support/bundled_model.h"
 #include "support/generated_model.h"
 #include "support/greedy_match.h"
@@ -69,7 +70,7 @@ void compare_layouts(LogitsRequest request, const std::string& link, double gap_
   EXPECT_LE(excused, excused_max) << "too many near-ties to call the answers equal";
 }
 
-class GreedyRanks : public testing::TestWithParam<const char*> {};
+class GreedyRanks : public testing::TestWithParam<std::string> {};
 
 TEST_P(GreedyRanks, BundledModelGivesTheSameTokens) {
   const auto model = load_bundled_model();
@@ -165,8 +166,8 @@ TEST(LongPrompt, GivesTheSameTokensInChunksOfAnySize) {
   FAIL() << "every one of " << kSeeds << " prompts has a near-tie";
 }
 
-INSTANTIATE_TEST_SUITE_P(Links, GreedyRanks, testing::Values("shm", "tcp"),
-                         [](const auto& given) { return std::string(given.param); });
+INSTANTIATE_TEST_SUITE_P(Links, GreedyRanks, testing::ValuesIn(link_kinds()),
+                         [](const auto& given) { return given.param; });
 
 }  // namespace
 }  // namespace sinew::test

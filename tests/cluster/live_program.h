@@ -12,6 +12,15 @@
 
 namespace sinew::test {
 
+// The kinds of link that this build has, as --link names them.
+inline std::vector<std::string> link_kinds() {
+#ifdef SINEW_HAS_UCX
+  return {"shm", "tcp", "ucx"};
+#else
+  return {"shm", "tcp"};
+#endif
+}
+
 // A running program whose output can be watched while it runs, with every process that it started.
 // All waits have limits; whatever is left at the end is killed, so no test leaks a rank.
 class LiveProgram {

@@ -63,7 +63,7 @@ DoneMessage done() {
 // One of every kind, in the order of the variant.
 std::vector<ControlMessage> all_kinds() {
   std::vector<ControlMessage> all{configure(),
-                                  PeersMessage{{1024, 65535}},
+                                  PeersMessage{{"127.0.0.1", "fd00::1"}, {1024, 65535}},
                                   begin(),
                                   CancelMessage{},
                                   ListeningMessage{4711},
@@ -75,7 +75,8 @@ std::vector<ControlMessage> all_kinds() {
                                   done(),
                                   FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}},
                                   TraceMessage{{-1, 2}, 7, {1.0F, 2.0F}},
-                                  SliceHashMessage{3, {"output.weight", {5, 6}}}};
+                                  SliceHashMessage{3, {"output.weight", {5, 6}}},
+                                  EndMessage{}};
   EXPECT_EQ(all.size(), std::variant_size_v<ControlMessage>);
   return all;
 }
@@ -166,7 +167,7 @@ TEST(ControlMessage, EveryFieldOfAResultTravels) {
 }
 
 TEST(ControlMessage, FieldsOfSmallMessagesTravel) {
-  EXPECT_THAT(travelled(PeersMessage{{1024, 65535}}).ports, ElementsAre(1024, 65535));
+  EXPECT_THAT(travelled(PeersMessage{{"127.0.0.1", "fd00::1"}, {1024, 65535}}).ports, ElementsAre(1024, 65535));
   EXPECT_EQ(travelled(ListeningMessage{4711}).port, 4711);
   EXPECT_EQ(travelled(LoadingMessage{1, 2}).bytes_done, 1u);
   EXPECT_EQ(travelled(LoadingMessage{1, 2}).bytes_total, 2u);

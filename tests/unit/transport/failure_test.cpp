@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class FailureTest : public ::testing::TestWithParam<Transport> {};
 
-INSTANTIATE_TEST_SUITE_P(Transports, FailureTest, ::testing::ValuesIn(kTransports),
+INSTANTIATE_TEST_SUITE_P(Transports, FailureTest, ::testing::ValuesIn(all_transports()),
                          [](const ::testing::TestParamInfo<Transport>& shape) {
                            return transport_name(shape.param);
                          });

@@ -44,7 +44,7 @@ std::string shape_name(const ::testing::TestParamInfo<Shape>& info) {
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  for (const Transport transport : kTransports) {
+  for (const Transport transport : all_transports()) {
     for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) all.push_back({transport, size});
   }
   return all;

@@ -15,6 +15,7 @@
 #include "support/fake_verbs.h"
 #include "transport/shm_link.h"
 #include "transport/tcp_link.h"
+#include "transport/ucx_link.h"
 #include "transport/verbs_bringup.h"
 
 namespace sinew::testing {
@@ -30,11 +31,24 @@ inline GroupIdentity identity_of(Rank rank, int size) {
 }
 
 // kUc, kRc: verbs over a fake stack with Apple's rules, and with those of Linux. kMixed: neighbours
-// by rank talk over verbs, the next but one over TCP, other pairs over shared memory.
-enum class Transport { kShm, kTcp, kUc, kRc, kMixed };
+// by rank talk over verbs, the next but one over TCP, other pairs over shared memory. The kinds of
+// UCX name the transport that it may use.
+enum class Transport { kShm, kTcp, kUc, kRc, kMixed, kUcxTcp, kUcxPosix, kUcxSysv };
 
-inline constexpr std::array kTransports{Transport::kShm, Transport::kTcp, Transport::kUc,
-                                        Transport::kRc, Transport::kMixed};
+inline bool over_ucx(Transport transport) {
+  return transport == Transport::kUcxTcp || transport == Transport::kUcxPosix ||
+         transport == Transport::kUcxSysv;
+}
+
+// All that this build and machine have.
+inline std::vector<Transport> all_transports() {
+  std::vector<Transport> all{Transport::kShm, Transport::kTcp, Transport::kUc, Transport::kRc,
+                             Transport::kMixed};
+#ifdef SINEW_HAS_UCX
+  all.insert(all.end(), {Transport::kUcxTcp, Transport::kUcxPosix, Transport::kUcxSysv});
+#endif
+  return all;
+}
 
 inline std::string transport_name(Transport transport) {
   switch (transport) {
@@ -48,6 +62,12 @@ inline std::string transport_name(Transport transport) {
       return "rc";
     case Transport::kMixed:
       return "mixed";
+    case Transport::kUcxTcp:
+      return "ucx_tcp";
+    case Transport::kUcxPosix:
+      return "ucx_posix";
+    case Transport::kUcxSysv:
+      return "ucx_sysv";
   }
   return "?";
 }
@@ -62,6 +82,9 @@ inline const char* real_verbs_device() {
 class Mesh {
  public:
   Mesh(Transport transport, int size) : transport_(transport), size_(size) {
+    if (transport == Transport::kUcxTcp) setenv("UCX_TLS", "tcp,self", 1);
+    if (transport == Transport::kUcxPosix) setenv("UCX_TLS", "posix,self", 1);
+    if (transport == Transport::kUcxSysv) setenv("UCX_TLS", "sysv,self", 1);
     if (transport == Transport::kShm || transport == Transport::kMixed) {
       auto segment = ShmSegment::create(size);
       EXPECT_TRUE(segment) << segment.error().message;
@@ -69,7 +92,7 @@ class Mesh {
     }
     if (transport == Transport::kShm) return;
     const bool faked = transport == Transport::kMixed || real_verbs_device() == nullptr;
-    if (transport != Transport::kTcp && faked) {
+    if (transport != Transport::kTcp && !over_ucx(transport) && faked) {
       fabric_ = std::make_unique<FakeFabric>(
           transport == Transport::kRc ? FakeStack::kLinux : FakeStack::kApple, size);
     }
@@ -104,6 +127,10 @@ class Mesh {
         return verbs_links(identity);
       case Transport::kMixed:
         return mixed_links(identity);
+      case Transport::kUcxTcp:
+      case Transport::kUcxPosix:
+      case Transport::kUcxSysv:
+        return ucx_links(identity);
     }
     return Links();
   }
@@ -144,6 +171,13 @@ class Mesh {
         listeners_[static_cast<std::size_t>(identity.rank)], endpoints_, in(milliseconds{10000}));
   }
 
+  Result<Links> ucx_links(const GroupIdentity& identity) {
+    SINEW_ASSIGN(std::vector<Socket> sockets,
+                 connect_tcp_sockets(identity, listeners_[static_cast<std::size_t>(identity.rank)],
+                                     endpoints_, in(milliseconds{10000})));
+    return make_ucx_links(identity, std::move(sockets), LinkShare::everyone(identity), {},
+                          in(milliseconds{10000}));
+  }
   Result<Links> mixed_links(const GroupIdentity& identity) {
     const LinkShare all = LinkShare::everyone(identity);
     LinkShare verbs{all.hub, {}}, tcp{all.hub, {}}, shm{all.hub, {}};
