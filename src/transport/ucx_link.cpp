@@ -12,8 +12,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "transport/poll_timeout.h"
+#include "transport/side_channel.h"
 #include "transport/ucx_piece.h"
-#include "transport/ucx_side.h"
 #include "transport/ucx_worker.h"
 
 namespace sinew {
@@ -72,7 +72,7 @@ class UcxSleeper final : public LinkSleeper {
   void add(UcxLink& link) { links_.push_back(&link); }
   void remove(UcxLink& link) { std::erase(links_, &link); }
 
-  void arm() override { armed_ = worker_->arm(); }
+  void arm(const StreamLink&) override { armed_ = worker_->arm(); }
   // UCX forgets by itself: the next event only makes the descriptor readable.
   void disarm() override {}
   void sleep(const StreamLink& awaited, Direction direction, Deadline until) override;
@@ -207,7 +207,7 @@ UcxLink::~UcxLink() {
     endpoint_->flush(kUcxCloseMax);
     worker_->progress_until([&] { return !data_out_ring_.any_pending() || fault(); }, kUcxCloseMax);
   }
-  say_farewell(side_, data_sent_);
+  say_farewell(side_, {data_sent_});
   for (SlotRing* ring : {&data_in_ring_, &note_in_ring_}) ring->cancel(worker_->handle());
   worker_->progress_until(
       [&] { return !data_in_ring_.any_pending() && !note_in_ring_.any_pending(); }, kUcxCloseMax);
@@ -311,7 +311,7 @@ void UcxLink::look_at_arrivals() {
 
 std::optional<Error> UcxLink::fault() const {
   if (fault_) return fault_;
-  if (endpoint_->failure() && !farewell_.sent())  // a peer that closes says so first
+  if (endpoint_->failure() && !farewell_.said())  // a peer that closes says so first
     return lost(fmt::format("broke its ucx link: {}", *endpoint_->failure()));
   if (gone_) return lost("closed its ucx link");
   return std::nullopt;
@@ -368,7 +368,7 @@ Progress UcxLink::pull(std::span<std::byte>& left) {
   }
   if (moved) return Progress::kSome;
   // What the peer had sent before it left may still be on its way within UCX.
-  const bool complete = !gone_ || data_arrived_ >= farewell_.sent().value_or(0);
+  const bool complete = !gone_ || data_arrived_ >= farewell_.sent(0);
   if (const auto error = fault(); error && (complete || fault_)) return stop_receiving(*error);
   return Progress::kNone;
 }
@@ -404,7 +404,7 @@ Result<Links> make_ucx_links(const GroupIdentity& identity, std::vector<Socket> 
   const auto peers = static_cast<std::size_t>(share.peers.count());
   SINEW_ASSIGN(const std::shared_ptr<UcxWorker> worker, UcxWorker::open(*ucx, peers * kPeerBytes));
   SINEW_ASSIGN(const std::vector<std::byte> address, worker->address());
-  SINEW_ASSIGN(const auto addresses, exchange_addresses(sockets, share.peers, address, deadline));
+  SINEW_ASSIGN(const auto addresses, exchange_side(sockets, share.peers, address, deadline));
   auto sleeper = std::make_shared<UcxSleeper>(worker);
   std::vector<UcxLink*> made;
   Links links(sockets.size());

@@ -8,8 +8,8 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "transport/side_channel.h"
 #include "transport/tcp_link.h"
-#include "transport/verbs_side.h"
 
 namespace sinew {
 namespace {

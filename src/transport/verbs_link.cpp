@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "transport/poll_timeout.h"
-#include "transport/verbs_side.h"
+#include "transport/side_channel.h"
 
 namespace sinew {
 namespace {
@@ -291,7 +291,7 @@ VerbsLink::~VerbsLink() {
   if (fault_) return;
   drain();
   if (side_closed_) return;
-  RailCounts sent{};
+  SentCounts sent{};
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) sent[rail] = rails_[rail]->sent();
   say_farewell(side_, sent);
 }

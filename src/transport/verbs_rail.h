@@ -4,11 +4,13 @@
 #include <span>
 #include <vector>
 
+#include "transport/side_channel.h"
 #include "transport/verbs_device.h"
-#include "transport/verbs_side.h"
 #include "transport/verbs_trailer.h"
 
 namespace sinew {
+
+inline constexpr std::size_t kVerbsRailsMax = kSideCounts;  // cables used between two ranks
 
 // The slots of one queue pair; both sides use the same slot size.
 struct VerbsGeometry {

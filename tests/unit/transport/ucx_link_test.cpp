@@ -9,8 +9,8 @@
 #include <future>
 #include <set>
 
+#include "transport/side_channel.h"
 #include "transport/ucx_piece.h"
-#include "transport/ucx_side.h"
 #include "transport/ucx_worker.h"
 #include "unit/transport/ranks.h"
 
@@ -89,7 +89,7 @@ class PlayedPeer : public ::testing::Test {
     const auto address = worker_->address();
     ASSERT_TRUE(address);
     const auto addresses =
-        exchange_addresses(sockets_, RankSet{}.with(0), *address, in(milliseconds{5000}));
+        exchange_side(sockets_, RankSet{}.with(0), *address, in(milliseconds{5000}));
     ASSERT_TRUE(addresses) << addresses.error().message;
     auto endpoint = UcxEndpoint::connect(worker_, (*addresses)[0]);
     ASSERT_TRUE(endpoint) << endpoint.error().message;

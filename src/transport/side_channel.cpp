@@ -1,4 +1,4 @@
-#include "transport/verbs_side.h"
+#include "transport/side_channel.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "counts are copied as they lie");
 
-constexpr std::uint64_t kFarewellMagic = 0x6577656c56574e53;  // "SNWVlewe"
+constexpr std::uint64_t kFarewellMagic = 0x454e4f4753574e53;  // "SNWSGONE"
 
 #ifdef MSG_NOSIGNAL
 constexpr int kSendFlags = MSG_NOSIGNAL;
@@ -29,14 +29,14 @@ bool would_block() {
 
 Error lost(Rank peer, std::string_view why) {
   return Error{ErrorCode::kPeerLost,
-               fmt::format("rank {} left while verbs was brought up: {}", peer, why), peer};
+               fmt::format("rank {} left while its link was brought up: {}", peer, why), peer};
 }
 
 Status wait_for(const Socket& socket, Rank peer, short events, Deadline deadline) {
   if (std::chrono::steady_clock::now() >= deadline) {
     return fail(Error{
         ErrorCode::kDeadline,
-        fmt::format("rank {} did not answer in time while verbs was brought up", peer), peer});
+        fmt::format("rank {} did not answer in time while its link was brought up", peer), peer});
   }
   pollfd wait{socket.fd(), events, 0};
   poll(&wait, 1, poll_timeout(deadline));
@@ -95,7 +95,24 @@ Result<std::vector<std::byte>> receive_side(const Socket& socket, Rank peer, Dea
   return message;
 }
 
-void say_farewell(const Socket& socket, const RailCounts& sent) {
+Result<std::vector<std::vector<std::byte>>> exchange_side(const std::vector<Socket>& sockets,
+                                                          RankSet peers,
+                                                          std::span<const std::byte> mine,
+                                                          Deadline deadline) {
+  std::vector<std::vector<std::byte>> theirs(sockets.size());
+  for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+    const auto rank = static_cast<Rank>(peer);
+    if (peers.contains(rank)) SINEW_TRY(send_side(sockets[peer], rank, mine, deadline));
+  }
+  for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+    const auto rank = static_cast<Rank>(peer);
+    if (!peers.contains(rank)) continue;
+    SINEW_ASSIGN(theirs[peer], receive_side(sockets[peer], rank, deadline));
+  }
+  return theirs;
+}
+
+void say_farewell(const Socket& socket, const SentCounts& sent) {
   std::array<std::byte, FarewellReader::kBytes> bytes{};
   std::memcpy(bytes.data(), &kFarewellMagic, sizeof(kFarewellMagic));
   std::memcpy(bytes.data() + sizeof(kFarewellMagic), sent.data(), sizeof(sent));
@@ -115,12 +132,17 @@ bool FarewellReader::read(const Socket& socket) {
   }
 }
 
-std::uint64_t FarewellReader::sent(std::size_t rail) const {
+bool FarewellReader::said() const {
   std::uint64_t magic = 0;
   std::memcpy(&magic, bytes_.data(), sizeof(magic));
-  if (got_ != bytes_.size() || magic != kFarewellMagic) return 0;
+  return got_ == bytes_.size() && magic == kFarewellMagic;
+}
+
+std::uint64_t FarewellReader::sent(std::size_t rail) const {
+  SINEW_ASSERT(rail < kSideCounts);
+  if (!said()) return 0;
   std::uint64_t count = 0;
-  std::memcpy(&count, bytes_.data() + sizeof(magic) + rail * sizeof(count), sizeof(count));
+  std::memcpy(&count, bytes_.data() + sizeof(kFarewellMagic) + rail * sizeof(count), sizeof(count));
   return count;
 }
 
