@@ -181,7 +181,7 @@ TEST_P(FailingTest, RankThatNeverComes_IsBlamedByAll) {
   const Rank missing = size() - 1;
   std::atomic<int> failed{0};
   run_as_ranks(size(), [&](Rank rank) {
-    const auto own = group(net, rank, milliseconds{600});
+    const auto own = group(net, rank, milliseconds{2000});
     if (rank == missing) {
       const Deadline end = std::chrono::steady_clock::now() + milliseconds{20000};
       while (failed < size() - 1 && std::chrono::steady_clock::now() < end)

@@ -184,8 +184,8 @@ TEST_F(GroupTest, LinkThatVouches_CarriesShortPayloadsWithoutChecksum) {
   ASSERT_TRUE(to_1 && to_2);
   EXPECT_FALSE(to_1->checksummed);
   EXPECT_TRUE(to_2->checksummed);
-  EXPECT_EQ(to_2->checksum,
-            payload_checksum(std::as_bytes(std::span(std::vector<float>(4, 1.0f)))));
+  const std::vector<float> mine(4, 1.0f);
+  EXPECT_EQ(to_2->checksum, payload_checksum(std::as_bytes(std::span(mine))));
 }
 
 TEST_F(GroupTest, DamagedPayload_IsAnIntegrityErrorOfTheSender) {
