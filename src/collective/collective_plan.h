@@ -36,7 +36,8 @@ struct FabricFigures {
   // By both ranks, symmetric; empty where there is no link.
   std::array<std::array<std::optional<LinkFigures>, kRankCountMax>, kRankCountMax> links;
   // How much longer a message takes while every rank sends to all its peers at once: 1 if every
-  // link is a wire of its own, up to size - 1 if a rank's links share one.
+  // link is a wire of its own, up to size - 1 if a rank's links share one, more if ranks share
+  // cores.
   double crowding = 1;
   // Time to add one byte of one vector to another, microseconds.
   double add_us_per_byte = 0;

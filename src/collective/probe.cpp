@@ -25,6 +25,8 @@ constexpr std::size_t kAddBytes = 32u << 10;
 constexpr double kLatencyMaxUs = 60e6;
 constexpr double kBytesPerUsMin = 1e-3;
 constexpr double kBytesPerUsMax = 1e9;
+// All messages of all ranks through one wire and one core.
+constexpr double kCrowdingMax = kRankCountMax * kRankCountMax;
 
 // What a small probe announces, in the field `piece` of its frame: the end, another small probe, or
 // a long one of kLongBytes[n - kLong].
@@ -75,7 +77,7 @@ Status merge(const FigureValues& values, Rank from, FabricFigures& fabric) {
   }
   const double crowding = values[2 * kPairs];
   const double adding = values[2 * kPairs + 1];
-  if (!(crowding >= 1 && crowding <= kRankCountMax && adding >= 0 && adding < 1)) return wrong();
+  if (!(crowding >= 1 && crowding <= kCrowdingMax && adding >= 0 && adding < 1)) return wrong();
   fabric.crowding = std::max(fabric.crowding, crowding);
   fabric.add_us_per_byte = std::max(fabric.add_us_per_byte, adding);
   return {};
@@ -280,8 +282,7 @@ Status Prober::measure_crowding() {
     const double alone_us = static_cast<double>(kCrowdBytes) / link->bytes_per_us;
     crowding = std::min(crowding, (shortest_us - link->latency_us) / alone_us);
   }
-  if (std::isfinite(crowding))
-    figures_.crowding = std::clamp(crowding, 1.0, double(messenger_.linked().count()));
+  if (std::isfinite(crowding)) figures_.crowding = std::clamp(crowding, 1.0, kCrowdingMax);
   return {};
 }
 
