@@ -39,7 +39,8 @@ VerbsGeometry geometry_of(VerbsQpType type, std::uint32_t slot_bytes) {
 
 // The steps in which both sides of a pair say how they got on, in this order in every attempt.
 enum class Step : std::uint8_t { kOffer = 1, kQueues, kPosted, kWarmedUp, kVerdict };
-enum class Outcome : std::uint8_t { kOk = 1, kAgain, kRefused };
+// The later ones weigh more: who merely waited in vain is not the cause.
+enum class Outcome : std::uint8_t { kOk = 1, kLate, kAgain, kRefused };
 
 // One message of bring-up: where the sender is and how it got on.
 struct Report {
@@ -161,8 +162,10 @@ Report PairBringUp::report(Step step, const Status& status) const {
   own.step = step;
   own.attempt = attempt_;
   if (status) return own;
-  own.outcome =
-      status.error().code == ErrorCode::kUnsupported ? Outcome::kRefused : Outcome::kAgain;
+  const ErrorCode code = status.error().code;
+  own.outcome = code == ErrorCode::kUnsupported ? Outcome::kRefused
+                : code == ErrorCode::kDeadline  ? Outcome::kLate
+                                                : Outcome::kAgain;
   own.reason = status.error().message;
   return own;
 }
@@ -179,14 +182,16 @@ Result<std::optional<Refusal>> PairBringUp::exchange(Report own, Report& theirs)
                                   static_cast<int>(own.step), own.attempt),
                       peer_});
   }
-  const bool final = own.outcome == Outcome::kRefused || theirs.outcome == Outcome::kRefused;
-  if (own.outcome != Outcome::kOk) {
-    return std::optional(Refusal{fmt::format("rank {}: {}", identity_.rank, own.reason), final});
+  if (own.outcome == Outcome::kOk && theirs.outcome == Outcome::kOk) {
+    return std::optional<Refusal>();
   }
-  if (theirs.outcome != Outcome::kOk) {
-    return std::optional(Refusal{fmt::format("rank {}: {}", peer_, theirs.reason), final});
-  }
-  return std::optional<Refusal>();
+  // Both sides choose the same reason.
+  const bool lower = identity_.rank < peer_;
+  const bool mine = own.outcome > theirs.outcome || (own.outcome == theirs.outcome && lower);
+  const bool final = std::max(own.outcome, theirs.outcome) >= Outcome::kRefused;
+  return std::optional(Refusal{
+      fmt::format("rank {}: {}", mine ? identity_.rank : peer_, mine ? own.reason : theirs.reason),
+      final});
 }
 
 Result<std::optional<Refusal>> PairBringUp::run(VerbsProvider* provider, OpenDevices* open,
@@ -286,7 +291,7 @@ Status PairBringUp::warm_up() {
     while (!rail->warmed_up() || !rail->sends_done()) {
       SINEW_TRY(rail->poll());
       if (steady_clock::now() >= end) {
-        return fail(ErrorCode::kIo, "verbs: {} {} within {} s over {}",
+        return fail(ErrorCode::kDeadline, "verbs: {} {} within {} s over {}",
                     rail->warmed_up() ? "the warm-up message to" : "no warm-up message came from",
                     fmt::format("rank {}{}", peer_, rail->warmed_up() ? " did not leave" : ""),
                     kWarmUpMax.count() / 1000, rail->device().name());
@@ -424,7 +429,10 @@ Result<Links> connect_verbs_links(const GroupIdentity& identity,
                                                std::move(sockets), deadline));
   if (!up.refusal) return make_verbs_links(identity.size, std::move(up.connections), share.hub);
   if (up.refusal->code == ErrorCode::kUnsupported) return fail(*up.refusal);
-  spdlog::warn("VERBS IS NOT USED, all ranks talk over TCP instead: {}", up.refusal->message);
+  // All ranks know the same; one says it.
+  if (identity.rank == 0) {
+    spdlog::warn("VERBS IS NOT USED, all ranks talk over TCP instead: {}", up.refusal->message);
+  }
   return make_tcp_links(std::move(up.sockets), share);
 }
 

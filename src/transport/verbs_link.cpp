@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "transport/poll_timeout.h"
 #include "transport/verbs_side.h"
 
@@ -279,6 +280,12 @@ void VerbsLink::drain() {
 
 VerbsLink::~VerbsLink() {
   sleeper_->remove(*this);
+  std::uint64_t dropped = 0;
+  for (const auto& rail : rails_) dropped += rail->dropped();
+  if (dropped > 0) {
+    spdlog::warn("verbs: {} messages of an earlier life, or repeated ones, came from rank {}",
+                 dropped, peer());
+  }
   if (fault_) return;
   drain();
   if (side_closed_) return;

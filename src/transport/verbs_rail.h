@@ -95,7 +95,6 @@ class VerbsRail {
   std::uint64_t dropped() const { return dropped_; }
 
   const VerbsDevice& device() const { return *device_; }
-  std::shared_ptr<VerbsDevice> shared_device() const { return device_; }
   VerbsCqHandle* cq() const { return queue_->cq(); }
 
  private:

@@ -96,7 +96,7 @@ Result<std::vector<std::byte>> receive_side(const Socket& socket, Rank peer, Dea
 }
 
 void say_farewell(const Socket& socket, const RailCounts& sent) {
-  std::array<std::byte, FarewellReader::kBytes> bytes;
+  std::array<std::byte, FarewellReader::kBytes> bytes{};
   std::memcpy(bytes.data(), &kFarewellMagic, sizeof(kFarewellMagic));
   std::memcpy(bytes.data() + sizeof(kFarewellMagic), sent.data(), sizeof(sent));
   // Nothing else was sent since bring-up, so it fits; without it the peer learns of the end alone.

@@ -394,7 +394,7 @@ class SystemVerbs final : public VerbsProvider {
   }
 
   int poll_cq(VerbsCqHandle* cq, std::span<VerbsCompletion> into) override {
-    std::array<ibv_wc, 16> done;
+    std::array<ibv_wc, 16> done{};
     const int most = static_cast<int>(std::min(into.size(), done.size()));
     const int count = raw(cq)->context->ops.poll_cq(raw(cq), most, done.data());
     for (int i = 0; i < count; ++i) {

@@ -139,6 +139,14 @@ TEST(BadFlag, UnknownFlagAndCommandAreUsage) {
 }
 TEST(BadFlag, UnknownLinkIsUsage) {
   expect_refused(run_with(kModel, {"--ranks", "2", "--link", "pigeon"}), 2, "link");
+  expect_refused(run_with(kModel, {"--ranks", "2", "--link", "verbs", "--verbs-qp", "ud"}), 2,
+                 "--verbs-qp");
+  expect_refused(run_with(kModel, {"--ranks", "2", "--link", "verbs", "--verbs-slot", "5000"}), 2,
+                 "--verbs-slot");
+  // No machine has such a device, with or without RDMA; every rank says the same.
+  expect_refused(
+      run_with(kModel, {"--ranks", "2", "--link", "verbs", "--verbs-device", "no_such_device"}), 69,
+      "verbs: ");
 }
 TEST(BadFlag, ThreadsAndTemperatureHaveRanges) {
   expect_refused(run_with(kModel, {"--threads", "513"}), 2, "threads");

@@ -12,8 +12,9 @@ inline constexpr int kFakeMachinesMax = 8;
 inline constexpr int kFakeCablesMax = 4;
 inline constexpr std::uint32_t kFakeQueues = 240;
 inline constexpr std::uint32_t kFakeFirstNumber = 17;  // of a queue pair: a small range, used again
-inline constexpr std::size_t kFakeCells = 16;
-inline constexpr std::size_t kFakeMessageMax = 128u << 10;
+// More than any window: what is posted is on its way, as with hardware.
+inline constexpr std::size_t kFakeCells = 64;
+inline constexpr std::size_t kFakeMessageMax = 32u << 10;
 inline constexpr std::size_t kFakeCalls = static_cast<std::size_t>(VerbsCall::kPostSend) + 1;
 
 // What FakeFabric keeps in shared memory. One side writes each word: the owner of a queue pair all

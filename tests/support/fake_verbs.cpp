@@ -208,6 +208,7 @@ class FakeVerbs final : public VerbsProvider {
       qp->made = ++made_;
       qp->dice.seed(shared_.seed * 1000 + index);
       cq->queue_pairs.push_back(qp);
+      queue_pairs_.push_back(qp);
       return qp;
     }
     return tl::unexpected<int>(ENOMEM);
@@ -270,8 +271,9 @@ class FakeVerbs final : public VerbsProvider {
   }
 
   int poll_cq(VerbsCqHandle* cq, std::span<VerbsCompletion> into) override {
+    // Hardware needs nobody's poll to go on sending.
+    for (VerbsQpHandle* qp : queue_pairs_) move_sends(*qp);
     for (VerbsQpHandle* qp : cq->queue_pairs) {
-      move_sends(*qp);
       if (queue(qp).state == Shared::kSends && !cut_off(*qp)) take_messages(*qp);
     }
     std::size_t count = 0;
@@ -294,6 +296,7 @@ class FakeVerbs final : public VerbsProvider {
     own.peer = own.injected = 0;
     own.state = Shared::kFree;
     std::erase(qp->cq->queue_pairs, qp);
+    std::erase(queue_pairs_, qp);
     --qp->domain->queue_pairs;
     --qp->domain->device->queue_pairs;
     --shared_.objects;
@@ -513,6 +516,7 @@ class FakeVerbs final : public VerbsProvider {
 
   Shared& shared_;  // the fabric outlives its providers
   int machine_;
+  std::vector<VerbsQpHandle*> queue_pairs_;
   std::uint32_t keys_ = 100;
   std::uint64_t made_ = 0;
 };

@@ -18,7 +18,9 @@ using std::chrono::milliseconds;
 // Of a collective: what a lost last message costs.
 constexpr milliseconds kTimeout{400};
 constexpr milliseconds kBringUpMax{20000};
-constexpr std::size_t kFloatsMax = 4096;
+// Short vectors wait for each other, long ones fill every window.
+constexpr std::size_t kShortFloatsMax = 2000;
+constexpr std::size_t kLongFloatsMax = 60000;
 
 float value_of(Rank rank, std::uint64_t round, std::size_t at) {
   return static_cast<float>((round * 31 + at * 7 + static_cast<std::uint64_t>(rank) * 13) % 1024);
@@ -61,7 +63,8 @@ void sum_until_failure(Epochs& epochs, const GroupIdentity& identity, TcpListene
   for (std::uint64_t round = 0;; ++round) {
     // All ranks must agree on the end: it is part of what they sum.
     const bool enough = epochs.fabric->counts().sent >= epochs.messages;
-    std::vector<float> data(2 + lengths() % kFloatsMax);
+    const bool is_short = lengths() % 4 == 0;
+    std::vector<float> data(2 + lengths() % (is_short ? kShortFloatsMax : kLongFloatsMax));
     data[0] = enough ? 1.0f : 0.0f;
     for (std::size_t i = 1; i < data.size(); ++i) data[i] = value_of(identity.rank, round, i);
     const Status status = group->all_reduce_sum(data);

@@ -20,7 +20,12 @@ ConfigureMessage configure() {
   message.layout = {{3, 1.5, 0.25}, {1, 2}, true};
   message.cache_type = TensorType::kQ8_0;
   message.rank = 2;
-  message.link = LinkKind::kTcp;
+  message.link = LinkKind::kVerbs;
+  message.verbs.devices = {"rdma_en3", "rdma_en4"};
+  message.verbs.gid_index = 2;
+  message.verbs.qp_type = VerbsQpType::kUc;
+  message.verbs.slot_bytes = 4096;
+  message.verbs.fall_back_to_tcp = true;
   message.device = "CPU";
   message.threads = 6;
   message.context = 8192;
@@ -106,6 +111,11 @@ TEST(ControlMessage, EveryFieldOfAConfigurationTravels) {
   EXPECT_EQ(got.cache_type, sent.cache_type);
   EXPECT_EQ(got.rank, sent.rank);
   EXPECT_EQ(got.link, sent.link);
+  EXPECT_EQ(got.verbs.devices, sent.verbs.devices);
+  EXPECT_EQ(got.verbs.gid_index, sent.verbs.gid_index);
+  EXPECT_EQ(got.verbs.qp_type, sent.verbs.qp_type);
+  EXPECT_EQ(got.verbs.slot_bytes, sent.verbs.slot_bytes);
+  EXPECT_EQ(got.verbs.fall_back_to_tcp, sent.verbs.fall_back_to_tcp);
   EXPECT_EQ(got.device, sent.device);
   EXPECT_EQ(got.threads, sent.threads);
   EXPECT_EQ(got.context, sent.context);

@@ -140,6 +140,25 @@ TEST(VerbsBringUp, MissingLibrary_IsRefusedByAllRanks) {
   EXPECT_FALSE(one.get());
 }
 
+// The real library, on whatever machine this runs.
+TEST(VerbsBringUp, SystemsStack_ListsItsDevicesOrSaysWhatIsMissing) {
+  const auto provider = load_system_verbs();
+  if (!provider) {
+    EXPECT_EQ(provider.error().code, ErrorCode::kUnsupported);
+    EXPECT_THAT(provider.error().message, HasSubstr("install"));
+    return;
+  }
+  const auto names = (*provider)->device_names();
+  ASSERT_TRUE(names) << "errno " << names.error();
+  const auto ports = find_verbs_ports(**provider, {}, VerbsGid{});
+  if (names->empty()) {
+    ASSERT_FALSE(ports);
+    EXPECT_THAT(ports.error().message, HasSubstr("this machine has no RDMA device: "));
+    EXPECT_THAT(ports.error().message, HasSubstr("--link tcp"));
+  }
+  EXPECT_FALSE((*provider)->open_device("no such device"));
+}
+
 TEST(VerbsBringUp, AddressAtAnotherIndex_IsFound) {
   FakeFabric fabric(FakeStack::kApple, 2);
   fabric.set_gid_index(2);
