@@ -30,9 +30,9 @@ needs() {
 kernel() {
   local package version folder work
   # The cloud kernel, which some machines prefer, has no Soft-RoCE.
-  package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -1)
+  package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image-/ { name = $2 } END { print name }')
   [ -n "$package" ] || skip "apt knows no linux-image-amd64: run apt-get update"
-  version=$(apt-cache show --no-all-versions "$package" | sed -n 's/^Version: //p' | head -1)
+  version=$(apt-cache show --no-all-versions "$package" | awk '$1 == "Version:" { print $2 }')
   folder=$cache/guest-kernel-${package#linux-image-}-$version
   if [ ! -e "$folder/.complete" ]; then
     echo "fetching $package $version (70 MB, once)" >&2
@@ -104,7 +104,7 @@ ln -s ../bin/busybox "$root/sbin/modprobe"  # where the kernel looks for it
 for program in $(command -v ip rdma) $(printf "$build/%s " $programs); do add "$program"; done
 # Opened by name at run time, so that no program lists them.
 install -D -m 755 "$provider" "$root$provider"
-library=$(ldconfig -p | sed -n 's/.*libibverbs\.so\.1 .*=> //p' | head -1)
+library=$(ldconfig -p | awk '$1 == "libibverbs.so.1" && /x86-64/ { print $NF }')
 [ -n "$library" ] || skip "libibverbs.so.1 is missing: apt-get install --no-install-recommends $packages"
 install -D -m 755 "$library" "$root$library"
 libraries "$library"
