@@ -1,5 +1,6 @@
 #include "transport/ucx_side.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -121,6 +122,26 @@ Result<std::vector<std::vector<std::byte>>> exchange_addresses(const std::vector
   for (const Exchange& exchange : exchanges)
     addresses[static_cast<std::size_t>(exchange.peer())] = exchange.address();
   return addresses;
+}
+
+bool on_same_machine(const Socket& socket) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_length = sizeof(own);
+  socklen_t peer_length = sizeof(peer);
+  if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &own_length) != 0 ||
+      getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&peer), &peer_length) != 0 ||
+      own.ss_family != peer.ss_family)
+    return false;
+  if (own.ss_family == AF_INET) {
+    const auto address = [](const sockaddr_storage& of) {
+      return reinterpret_cast<const sockaddr_in&>(of).sin_addr.s_addr;
+    };
+    return address(own) == address(peer);
+  }
+  return own.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, sizeof(in6_addr)) == 0;
 }
 
 void say_farewell(const Socket& socket, std::uint64_t sent) {

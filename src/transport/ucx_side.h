@@ -26,6 +26,9 @@ Result<std::vector<std::vector<std::byte>>> exchange_addresses(const std::vector
                                                                std::span<const std::byte> mine,
                                                                Deadline deadline);
 
+// Whether both ends have the same address, which no two machines of one network have.
+bool on_same_machine(const Socket& socket);
+
 // Says how many data messages were sent before this side closes: those are still delivered, and
 // nothing more is waited for.
 void say_farewell(const Socket& socket, std::uint64_t sent);
