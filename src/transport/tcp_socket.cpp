@@ -98,6 +98,26 @@ Status finish_connect(const Socket& socket) {
   return fail(ErrorCode::kPeerLost, "connect: {}", std::strerror(error));
 }
 
+bool on_same_machine(const Socket& socket) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_length = sizeof(own);
+  socklen_t peer_length = sizeof(peer);
+  if (getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &own_length) != 0 ||
+      getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&peer), &peer_length) != 0 ||
+      own.ss_family != peer.ss_family)
+    return false;
+  if (own.ss_family == AF_INET) {
+    const auto address = [](const sockaddr_storage& of) {
+      return reinterpret_cast<const sockaddr_in&>(of).sin_addr.s_addr;
+    };
+    return address(own) == address(peer);
+  }
+  return own.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
 Result<TcpListener> TcpListener::bind(const std::string& host, std::uint16_t port) {
   SINEW_ASSIGN(const Address address, parse(host, port, AI_PASSIVE));
   Socket socket(::socket(address->ai_family, SOCK_STREAM, 0));

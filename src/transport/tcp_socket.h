@@ -50,6 +50,10 @@ Result<Socket> start_connect(const Endpoint& endpoint);
 // How a connect ended: kPeerLost with the system's reason.
 Status finish_connect(const Socket& socket);
 
+// Whether both ends of a connection have the same address, which no two machines of one network
+// have.
+bool on_same_machine(const Socket& socket);
+
 class TcpListener {
  public:
   // Port 0: any free one.

@@ -411,7 +411,7 @@ Result<Links> make_ucx_links(const GroupIdentity& identity, std::vector<Socket> 
   for (std::size_t index = 0; index < sockets.size(); ++index) {
     const auto peer = static_cast<Rank>(index);
     if (!share.peers.contains(peer)) continue;
-    auto endpoint = UcxEndpoint::connect(worker, addresses[index]);
+    auto endpoint = UcxEndpoint::connect(worker, addresses[index], on_same_machine(sockets[index]));
     if (!endpoint) {
       Error error = endpoint.error().within(fmt::format("rank {}", peer));
       error.rank = peer;

@@ -146,12 +146,12 @@ Result<UcxRequest> UcxWorker::receive(std::span<std::byte> into, std::uint64_t t
 }
 
 Result<std::unique_ptr<UcxEndpoint>> UcxEndpoint::connect(std::shared_ptr<UcxWorker> worker,
-                                                          std::span<const std::byte> address) {
+                                                          std::span<const std::byte> address,
+                                                          bool same_machine) {
   std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(std::move(worker)));
-  ucs_status_t status = endpoint->create(address, UCP_ERR_HANDLING_MODE_PEER);
-  endpoint->told_of_failures_ = status == UCS_OK;
-  // Some transports cannot tell of a lost peer; the side channel does, whatever the transport.
-  if (status != UCS_OK) status = endpoint->create(address, UCP_ERR_HANDLING_MODE_NONE);
+  endpoint->told_of_failures_ = !same_machine;
+  const ucs_status_t status = endpoint->create(
+      address, same_machine ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER);
   if (status != UCS_OK) {
     return ucx_error(endpoint->worker_->ucx(),
                      "no transport reaches the peer (UCX_TLS, UCX_NET_DEVICES)", status);

@@ -84,8 +84,12 @@ class UcxWorker {
 // The way to one peer's worker.
 class UcxEndpoint {
  public:
+  // `same_machine`: the peer runs here, where UCX offers shared memory only to those who do without
+  // its word of failures. On a network that word is needed: without it, UCX ends a process that
+  // sends to a lost peer.
   static Result<std::unique_ptr<UcxEndpoint>> connect(std::shared_ptr<UcxWorker> worker,
-                                                      std::span<const std::byte> address);
+                                                      std::span<const std::byte> address,
+                                                      bool same_machine);
   // Closes, for `kUcxCloseMax` at most.
   ~UcxEndpoint();
   UcxEndpoint(const UcxEndpoint&) = delete;
