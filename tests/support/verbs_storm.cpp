@@ -129,14 +129,9 @@ void run_epoch(Epochs& epochs, Epoch epoch) {
 }  // namespace
 
 StormReport storm(FakeStack stack, int ranks, int cables, std::uint64_t messages,
-                  std::uint32_t seed) {
+                  FakeFaults faults) {
   FakeFabric fabric(stack, ranks, cables);
-  FakeFaults faults;
-  faults.seed = seed;
-  faults.loss = faults.corrupt = 20;
-  faults.duplicate = 50;
-  faults.late = 2000;
-  fabric.set_faults(faults);
+  const std::uint32_t seed = faults.seed;
   Epochs epochs;
   epochs.fabric = &fabric;
   epochs.ranks = ranks;

@@ -20,8 +20,8 @@ struct StormReport {
 };
 
 // Sums random vectors over verbs on a fake stack that loses, repeats, damages and delays messages,
-// in one epoch after another, until `messages` have been sent.
+// in one epoch after another, until `messages` have been sent. `faults` holds the first seed.
 StormReport storm(FakeStack stack, int ranks, int cables, std::uint64_t messages,
-                  std::uint32_t seed);
+                  FakeFaults faults);
 
 }  // namespace sinew::testing

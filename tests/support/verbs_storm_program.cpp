@@ -17,9 +17,13 @@ int main(int argc, char** argv) {
   };
   const FakeStack stack =
       argc > 3 && std::string_view(argv[3]) == "linux" ? FakeStack::kLinux : FakeStack::kApple;
-  const StormReport report =
-      storm(stack, static_cast<int>(number(4, 3)), static_cast<int>(number(5, 2)), number(1, 0),
-            static_cast<std::uint32_t>(number(2, 1)));
+  FakeFaults faults;
+  faults.seed = static_cast<std::uint32_t>(number(2, 1));
+  faults.loss = faults.corrupt = 20;
+  faults.duplicate = 50;
+  faults.late = 2000;
+  const StormReport report = storm(stack, static_cast<int>(number(4, 3)),
+                                   static_cast<int>(number(5, 2)), number(1, 0), faults);
   std::printf(
       "messages %llu, sums %llu, epochs %llu\n", static_cast<unsigned long long>(report.messages),
       static_cast<unsigned long long>(report.sums), static_cast<unsigned long long>(report.epochs));
