@@ -18,11 +18,11 @@ struct Agreement {
 // of everybody's figures: the same value on every rank. Takes about `budget`, more only on links
 // on which a few round trips take longer.
 //
-// Every pair measures alone: first small messages there and back (latency is half of a fast one), then
-// long ones with a small answer. Then every rank sends to all its peers at once, for the crowding.
-// What was measured passes from each rank to the one below it, the plan the other way, so that any
-// cabling will do in which neighbours have links. Errors as of a Group's operations; kUnsupported
-// for other cablings.
+// Every pair measures alone: first small messages there and back (latency is half of a fast one),
+// then long ones with a small answer. Then every rank sends to all its peers at once, for the
+// crowding. What was measured passes from each rank to the one below it, the plan the other way, so
+// that any cabling will do in which neighbours have links. Errors as of a Group's operations;
+// kUnsupported for other cablings.
 Result<Agreement> agree_on_plan(Messenger& messenger, std::chrono::nanoseconds budget);
 
 }  // namespace sinew
