@@ -214,6 +214,10 @@ Result<VerifyOptions> verify_options(const VerifyFlags& flags) {
 Result<bool> verify_command(const VerifyFlags& flags) {
   watch_interrupts();
   SINEW_ASSIGN(const VerifyOptions options, verify_options(flags));
+  if (options.launch.wire != WireType::kF32)
+    return fail(ErrorCode::kUsage,
+                "verify tells faults from the rounding of float32 sums; leave out --wire {}",
+                flags.model.wire);
   std::optional<ProgressLine> line(std::in_place);
   SINEW_ASSIGN(const VerifyReport report, verify_model(
                                               options, [] { return interrupts() == 0; },

@@ -148,6 +148,10 @@ TEST(BadFlag, UnknownLinkIsUsage) {
       run_with(kModel, {"--ranks", "2", "--link", "verbs", "--verbs-device", "no_such_device"}), 69,
       "verbs: ");
 }
+TEST(BadFlag, WireTypeIsOneOfThreeAndVerifyTakesOne) {
+  expect_refused(run_with(kModel, {"--ranks", "2", "--wire", "fp8"}), 2, "f32, bf16 and f16");
+  expect_refused({"verify", kModel, "--short", "--ranks", "2", "--wire", "bf16"}, 2, "leave out");
+}
 TEST(BadFlag, ThreadsAndTemperatureHaveRanges) {
   expect_refused(run_with(kModel, {"--threads", "513"}), 2, "threads");
   expect_refused(run_with(kModel, {"--temp", "-1"}), 2, "temp");
