@@ -47,7 +47,7 @@ Result<int> number(const Variable& variable, int least, int most) {
 
 // The names of one launcher's variables.
 struct Names {
-  const char* launcher;
+  const char* launcher = nullptr;
   std::initializer_list<const char*> rank;
   std::initializer_list<const char*> size;
   std::initializer_list<const char*> on_first_machine;

@@ -59,6 +59,7 @@ leader=$!
 for ((i = 0; i < 300; ++i)); do [ -s "$folder/killed.out" ] && break; sleep 0.1; done
 [ -s "$folder/killed.out" ] || fail "no answer to interrupt"
 kill -KILL "${started[1]}"
+wait "${started[1]}" 2>/dev/null || true  # keeps bash from reporting it
 status=0
 wait $leader || status=$?
 [ "$status" = 1 ] || fail "rank 2 was killed: status $status"

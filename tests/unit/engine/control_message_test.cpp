@@ -167,7 +167,8 @@ TEST(ControlMessage, EveryFieldOfAResultTravels) {
 }
 
 TEST(ControlMessage, FieldsOfSmallMessagesTravel) {
-  EXPECT_THAT(travelled(PeersMessage{{"127.0.0.1", "fd00::1"}, {1024, 65535}}).ports, ElementsAre(1024, 65535));
+  EXPECT_THAT(travelled(PeersMessage{{"127.0.0.1", "fd00::1"}, {1024, 65535}}).ports,
+              ElementsAre(1024, 65535));
   EXPECT_EQ(travelled(ListeningMessage{4711}).port, 4711);
   EXPECT_EQ(travelled(LoadingMessage{1, 2}).bytes_done, 1u);
   EXPECT_EQ(travelled(LoadingMessage{1, 2}).bytes_total, 2u);
