@@ -36,7 +36,7 @@ boot() {
   shift 4
   mkfifo "$work/$name.monitor.in" "$work/$name.monitor.out"
   : >"$work/$name.console"
-  nice -n 15 qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp "$cores" -m "$memory" \
+  qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp "$cores" -m "$memory" \
     -nodefaults -no-user-config -no-reboot -display none \
     -serial "file:$work/$name.console" -chardev "pipe,id=monitor,path=$work/$name.monitor" -mon chardev=monitor \
     -kernel "$work/vmlinuz" -initrd "$work/initramfs" \
