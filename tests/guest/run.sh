@@ -36,7 +36,7 @@ boot() {
   shift 4
   mkfifo "$work/$name.monitor.in" "$work/$name.monitor.out"
   : >"$work/$name.console"
-  nice -n 15 qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp "$cores" -m "$memory" \
+  qemu-system-x86_64 -machine q35 -accel tcg -icount shift=3 -cpu max -smp "$cores" -m "$memory" \
     -nodefaults -no-user-config -no-reboot -display none \
     -serial "file:$work/$name.console" -chardev "pipe,id=monitor,path=$work/$name.monitor" -mon chardev=monitor \
     -kernel "$work/vmlinuz" -initrd "$work/initramfs" \
@@ -105,9 +105,9 @@ both() { local name; for name in a b; do echo "$1" >"$work/$name.monitor.in"; do
 two_guests() {
   local round card="virtio-net-pci,netdev=wire,id=card" end=$((SECONDS + two_seconds_max))
   local wire="stream,id=wire,addr.type=unix,addr.path=$work/cable"
-  boot a 512 1 "jobs=cable role=a rounds=$rounds" -netdev "$wire,server=on" -device "$card,mac=52:54:00:00:00:01"
+  boot a 512 1 "jobs=cable role=a verbs=$verbs rounds=$rounds" -netdev "$wire,server=on" -device "$card,mac=52:54:00:00:00:01"
   for _ in $(seq 50); do [ ! -S "$work/cable" ] || break; sleep 0.1; done
-  boot b 512 1 "jobs=cable role=b rounds=$rounds" -netdev "$wire,server=off" -device "$card,mac=52:54:00:00:00:02"
+  boot b 512 1 "jobs=cable role=b verbs=$verbs rounds=$rounds" -netdev "$wire,server=off" -device "$card,mac=52:54:00:00:00:02"
   for round in ${rounds//,/ }; do
     until_said $((end - SECONDS)) "RUNNING $round" a b || break
     case $round in
