@@ -19,7 +19,7 @@ done
 readonly work=$(realpath -m "$build")/guest-work  # QEMU takes no relative socket
 readonly verbs=rc,uc
 readonly rounds=rc-cut,uc-cut,rc-freeze,uc-freeze
-readonly one_seconds_max=180 two_seconds_max=110  # of each boot; together below five minutes
+readonly one_seconds_max=230 two_seconds_max=65  # of each boot; together below five minutes
 
 declare -A guests=()  # name to process
 finish() {
