@@ -8,11 +8,16 @@
 #include <cstring>
 #include <new>
 
+#include "base/log.h"
+
 namespace sinew::testing {
 
 // Zeroes, which the kernel hands out, are the first state of everything; pages that no message
 // touches cost nothing.
 FakeFabric::FakeFabric(FakeStack stack, int machines, int cables, bool crossed) {
+  // Makes the logger before there are threads: its library, which the thread sanitizer does not see
+  // into, would make it in the first one that logs.
+  spdlog::set_level(spdlog::level::warn);
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED || machines > kFakeMachinesMax || cables > kFakeCablesMax) std::abort();

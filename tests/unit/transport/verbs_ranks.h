@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/log.h"
 #include "unit/transport/ranks.h"
 
 namespace sinew::testing {
@@ -17,9 +16,6 @@ class VerbsRanks {
  public:
   VerbsRanks(FakeFabric& fabric, int size, Epoch epoch = 7)
       : fabric_(fabric), size_(size), epoch_(epoch), options(static_cast<std::size_t>(size)) {
-    // Also makes the logger before there are threads: its library, which the thread sanitizer does
-    // not see into, would make it in the first one that logs.
-    spdlog::set_level(spdlog::level::warn);
     for (Rank rank = 0; rank < size; ++rank) {
       auto listener = TcpListener::bind("127.0.0.1", 0);
       EXPECT_TRUE(listener) << listener.error().message;
