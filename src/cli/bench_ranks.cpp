@@ -112,7 +112,8 @@ struct Child {
 struct Children {
   std::vector<Child> all;
   ~Children() {
-    for (const Child& child : all) kill_child(child.process);
+    for (const Child& child : all)
+      kill_child(child.process, std::chrono::steady_clock::now() + std::chrono::seconds(1));
   }
 };
 

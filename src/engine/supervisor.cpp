@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/log.h"
 #include "engine/rank_main.h"
 #include "transport/shm_segment.h"
 
@@ -19,6 +20,7 @@ constexpr std::chrono::milliseconds kSettle{250};
 // How long ranks get to end by themselves after their control socket is closed.
 constexpr std::chrono::milliseconds kEndMax{1000};
 constexpr std::chrono::milliseconds kVerbsEndMax{3000};
+constexpr std::chrono::milliseconds kReapMax{1000};  // from SIGKILL to the end
 
 JobId draw_job() {
   std::random_device entropy;
@@ -369,7 +371,10 @@ void Supervisor::end_children() {
                                event->kind == ChildEvent::Kind::kKilled);
       if (!child.reaped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    if (!child.reaped) kill_child(child.status.process);
+    if (child.reaped) continue;
+    if (!kill_child(child.status.process, std::max(deadline, Clock::now()) + kReapMax))
+      spdlog::warn("process {} of a rank was killed and does not end: its driver holds it",
+                   child.status.process);
     child.reaped = true;
   }
 }

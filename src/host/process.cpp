@@ -126,10 +126,13 @@ std::optional<ChildEvent> poll_child(pid_t child) {
   return std::nullopt;
 }
 
-void kill_child(pid_t child) {
+bool kill_child(pid_t child, std::chrono::steady_clock::time_point deadline) {
   ::kill(child, SIGKILL);
-  // SIGKILL cannot be refused, so this wait ends; EINTR is the only other way out.
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  while (true) {
+    const pid_t reaped = ::waitpid(child, nullptr, WNOHANG);
+    if (reaped == child || (reaped < 0 && errno != EINTR)) return true;
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,8 +45,9 @@ struct ChildEvent {
 };
 // Does not wait. A child that exited or was killed is reaped.
 std::optional<ChildEvent> poll_child(pid_t child);
-// Kills and reaps.
-void kill_child(pid_t child);
+// Kills and reaps. False if it has not ended by `deadline`: a process that is inside a driver, as
+// of an RDMA card, dies when the driver lets it.
+bool kill_child(pid_t child, std::chrono::steady_clock::time_point deadline);
 // "SIGKILL", "SIGSEGV", or "signal 42".
 std::string signal_name(int signal);
 

@@ -103,13 +103,13 @@ TEST(PollChild, StrangerAndRunningChildHaveNoEvent) {
   ASSERT_TRUE(pair);
   const pid_t child = shell("read word <&3", {pair->second.get()});
   EXPECT_FALSE(poll_child(child));
-  kill_child(child);
+  EXPECT_TRUE(kill_child(child, std::chrono::steady_clock::now() + std::chrono::seconds(10)));
 }
 
 TEST(KillChild, EndsAndReapsAlsoAStoppedChild) {
   const pid_t child = shell("kill -STOP $$");
   expect_event(child, ChildEvent::Kind::kStopped, SIGSTOP);
-  kill_child(child);
+  EXPECT_TRUE(kill_child(child, std::chrono::steady_clock::now() + std::chrono::seconds(10)));
   EXPECT_EQ(::kill(child, 0), -1) << "not reaped";
 }
 
