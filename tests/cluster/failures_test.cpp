@@ -25,8 +25,10 @@ constexpr milliseconds kStartLimit{20000};
 // not the promise.
 #ifdef SINEW_SLOW_BUILD
 constexpr milliseconds kPromise{10000};
+constexpr milliseconds kGoneMax{5000};  // until what was killed is gone
 #else
 constexpr milliseconds kPromise{3000};
+constexpr milliseconds kGoneMax{1000};
 #endif
 
 std::vector<std::string> modes() {
@@ -75,17 +77,8 @@ std::string complaints(const std::string& err) {
 }
 
 // What must be true of the machine after the program has ended, however it ended.
-void expect_nothing_left(const LiveProgram& program, const std::set<pid_t>& processes,
-                         const std::set<int>& ports, const std::set<std::string>& names_before) {
-  for (const pid_t process : left_after(processes, milliseconds(1000))) {
-    ADD_FAILURE() << "process " << process << " is still there; standard error: " << program.err();
-  }
-  const std::set<int> open = all_listening_ports();
-  for (const int port : ports)
-    EXPECT_FALSE(open.contains(port)) << "port " << port << " still listens";
-  for (const std::string& name : shared_memory_names()) {
-    EXPECT_TRUE(names_before.contains(name)) << "left in /dev/shm: " << name;
-  }
+void expect_nothing_left(const LiveProgram& program, const Footprint& footprint) {
+  EXPECT_EQ(footprint.left_after(kGoneMax), "") << program.err();
 }
 
 struct Fault {
@@ -103,13 +96,12 @@ class RankFault : public ::testing::TestWithParam<std::tuple<std::string, int, i
 TEST_P(RankFault, IsNamedInTimeAndNothingIsLeft) {
   const auto& [mode, fault_index, rank] = GetParam();
   const Fault& fault = kFaults[fault_index];
-  const std::set<std::string> names_before = shared_memory_names();
   LiveProgram program(long_answer(mode));
   ASSERT_TRUE(is_answering(program)) << program.err();
-  const std::set<pid_t> processes = program.descendants();
-  const std::set<int> ports = program.listening_ports(processes);
+  const Footprint footprint = program.footprint();
   const pid_t victim = program.ranks().at(rank);
-  ASSERT_TRUE(processes.contains(victim)) << "rank " << rank << " is no child of the program";
+  ASSERT_TRUE(footprint.processes.contains(victim))
+      << "rank " << rank << " is no child of the program";
 
   const std::size_t before = program.err().size();
   ASSERT_EQ(kill(victim, fault.signal), 0);
@@ -126,7 +118,7 @@ TEST_P(RankFault, IsNamedInTimeAndNothingIsLeft) {
     EXPECT_EQ(said.find("rank " + std::to_string(other) + " "), std::string::npos)
         << "a healthy rank is blamed: " << program.err();
   }
-  expect_nothing_left(program, processes, ports, names_before);
+  expect_nothing_left(program, footprint);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cluster, RankFault,
@@ -141,16 +133,14 @@ INSTANTIATE_TEST_SUITE_P(Cluster, RankFault,
 class ProgramFault : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ProgramFault, KilledSupervisorTakesItsRanksAlong) {
-  const std::set<std::string> names_before = shared_memory_names();
   LiveProgram program(long_answer(GetParam()));
   ASSERT_TRUE(is_answering(program)) << program.err();
-  const std::set<pid_t> processes = program.descendants();
-  const std::set<int> ports = program.listening_ports(processes);
-  ASSERT_GE(processes.size(), static_cast<std::size_t>(kRanks));
+  const Footprint footprint = program.footprint();
+  ASSERT_GE(footprint.processes.size(), static_cast<std::size_t>(kRanks));
   kill(program.pid(), SIGKILL);
   EXPECT_EQ(program.wait_for_exit(milliseconds(1000)), 128 + SIGKILL);
-  EXPECT_TRUE(left_after(processes, kPromise).empty());
-  expect_nothing_left(program, processes, ports, names_before);
+  EXPECT_TRUE(left_after(footprint.processes, kPromise).empty());
+  expect_nothing_left(program, footprint);
 }
 
 // A stopped rank cannot notice anything by itself: the system has to end it.
@@ -164,28 +154,24 @@ TEST_P(ProgramFault, KilledSupervisorTakesAStoppedRankAlong) {
 }
 
 TEST_P(ProgramFault, InterruptEndsTheAnswerAndLeavesNothing) {
-  const std::set<std::string> names_before = shared_memory_names();
   LiveProgram program(long_answer(GetParam()));
   ASSERT_TRUE(is_answering(program)) << program.err();
-  const std::set<pid_t> processes = program.descendants();
-  const std::set<int> ports = program.listening_ports(processes);
+  const Footprint footprint = program.footprint();
   // A terminal sends the signal to the whole group, as here.
   kill(-program.pid(), SIGINT);
   const auto status = program.wait_for_exit(kPromise);
   ASSERT_TRUE(status) << program.err();
   EXPECT_EQ(*status, 130) << program.err();
-  expect_nothing_left(program, processes, ports, names_before);
+  expect_nothing_left(program, footprint);
 }
 
 TEST_P(ProgramFault, TerminateEndsTheProgramAndLeavesNothing) {
-  const std::set<std::string> names_before = shared_memory_names();
   LiveProgram program(long_answer(GetParam()));
   ASSERT_TRUE(is_answering(program)) << program.err();
-  const std::set<pid_t> processes = program.descendants();
-  const std::set<int> ports = program.listening_ports(processes);
+  const Footprint footprint = program.footprint();
   kill(program.pid(), SIGTERM);
   ASSERT_TRUE(program.wait_for_exit(kPromise)) << program.err();
-  expect_nothing_left(program, processes, ports, names_before);
+  expect_nothing_left(program, footprint);
 }
 
 // A pause shorter than the suspect limit is a slow machine, not a fault.

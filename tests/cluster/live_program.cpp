@@ -65,6 +65,18 @@ std::map<std::string, int> listening_inodes() {
   return found;
 }
 
+// Where the links of a folder lead to; nothing if it may not be read.
+std::vector<std::string> link_targets(const fs::path& folder) {
+  std::vector<std::string> targets;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code unreadable;
+    const std::string target = fs::read_symlink(it->path(), unreadable).string();
+    if (!unreadable) targets.push_back(target);
+  }
+  return targets;
+}
+
 void add_children(pid_t process, std::set<pid_t>& found) {
   std::error_code error;
   const fs::path tasks = "/proc/" + std::to_string(process) + "/task";
@@ -172,24 +184,36 @@ std::set<pid_t> LiveProgram::descendants() const {
   return found;
 }
 
-std::set<int> LiveProgram::listening_ports(const std::set<pid_t>& processes) const {
+Footprint LiveProgram::footprint() const {
+  Footprint found;
+  found.processes = descendants();
   const std::map<std::string, int> inodes = listening_inodes();
-  std::set<pid_t> all = processes;
+  std::set<pid_t> all = found.processes;
   all.insert(pid_);
-  std::set<int> ports;
   for (const pid_t process : all) {
-    std::error_code error;
-    const fs::path descriptors = "/proc/" + std::to_string(process) + "/fd";
-    for (fs::directory_iterator it(descriptors, error), end; !error && it != end;
-         it.increment(error)) {
-      std::error_code unreadable;
-      const std::string target = fs::read_symlink(it->path(), unreadable).string();
-      if (unreadable || !target.starts_with("socket:[")) continue;
+    const fs::path folder = "/proc/" + std::to_string(process);
+    for (const std::string& target : link_targets(folder / "fd")) {
+      if (target.starts_with("/dev/shm/")) found.shared_memory.insert(target);
+      if (!target.starts_with("socket:[")) continue;
       const auto socket = inodes.find(target.substr(8, target.size() - 9));
-      if (socket != inodes.end()) ports.insert(socket->second);
+      if (socket != inodes.end()) found.ports.insert(*socket);
     }
+    for (const std::string& target : link_targets(folder / "map_files"))
+      if (target.starts_with("/dev/shm/")) found.shared_memory.insert(target);
   }
-  return ports;
+  return found;
+}
+
+std::string Footprint::left_after(milliseconds limit) const {
+  std::string left;
+  for (const pid_t process : test::left_after(processes, limit))
+    left += "process " + std::to_string(process) + " is still there; ";
+  const std::map<std::string, int> open = listening_inodes();
+  for (const auto& [inode, port] : ports)
+    if (open.contains(inode)) left += "port " + std::to_string(port) + " still listens; ";
+  for (const std::string& name : shared_memory)
+    if (fs::exists(name)) left += name + " is left; ";
+  return left;
 }
 
 bool is_gone(pid_t process) {
@@ -208,22 +232,6 @@ std::set<pid_t> left_after(const std::set<pid_t>& processes, milliseconds limit)
     if (left.empty() || Clock::now() >= end) return left;
     std::this_thread::sleep_for(milliseconds(10));
   }
-}
-
-std::set<int> all_listening_ports() {
-  std::set<int> ports;
-  for (const auto& [inode, port] : listening_inodes()) ports.insert(port);
-  return ports;
-}
-
-std::set<std::string> shared_memory_names() {
-  std::set<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it("/dev/shm", error), end; !error && it != end;
-       it.increment(error)) {
-    names.insert(it->path().filename().string());
-  }
-  return names;
 }
 
 }  // namespace sinew::test

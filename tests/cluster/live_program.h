@@ -21,6 +21,17 @@ inline std::vector<std::string> link_kinds() {
 #endif
 }
 
+// What a program holds of the machine at one moment. By the identities of the things themselves, so
+// that another program on the machine is not taken for this one.
+struct Footprint {
+  std::set<pid_t> processes;            // without the program's own
+  std::map<std::string, int> ports;     // inode of a listening TCP socket: its port
+  std::set<std::string> shared_memory;  // paths of files in /dev/shm
+
+  // What of it is there when the limit has passed, in words; "" for nothing.
+  std::string left_after(std::chrono::milliseconds limit) const;
+};
+
 // A running program whose output can be watched while it runs, with every process that it started.
 // All waits have limits; whatever is left at the end is killed, so no test leaks a rank.
 class LiveProgram {
@@ -44,8 +55,8 @@ class LiveProgram {
   std::map<int, pid_t> ranks() const;
   // All processes below this one at this moment, read from /proc.
   std::set<pid_t> descendants() const;
-  // TCP ports on which this program or one of `processes` listens.
-  std::set<int> listening_ports(const std::set<pid_t>& processes) const;
+  // Of this program and all processes below it.
+  Footprint footprint() const;
 
  private:
   void read_output(std::chrono::milliseconds limit);
@@ -63,9 +74,5 @@ class LiveProgram {
 bool is_gone(pid_t process);
 // Of `processes`, those not gone when the limit has passed.
 std::set<pid_t> left_after(const std::set<pid_t>& processes, std::chrono::milliseconds limit);
-// TCP ports of this host in state LISTEN.
-std::set<int> all_listening_ports();
-// Names in /dev/shm.
-std::set<std::string> shared_memory_names();
 
 }  // namespace sinew::test
