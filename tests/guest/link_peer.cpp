@@ -1,9 +1,11 @@
 // One rank of a group as a program of its own, so that ranks can be on several machines and be
 // killed and stopped from outside. Sums vectors, checks every sum, and prints a line
-//   joined | step N (now and then) | done | error CODE rank=R after=MILLISECONDS: MESSAGE
+//   joined | step N (now and then) | done, the median sum took N us | error CODE rank=R
+//   after=MILLISECONDS: MESSAGE
 // where `after` counts from the start of the operation that failed. Status 0, 3 after an error, 4
 // after a wrong sum.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -70,18 +72,21 @@ int failed(const Error& error, steady_clock::time_point since) {
 int sum(Group& group, const Flags& flags) {
   const int weights = group.size() * (group.size() + 1) / 2;
   std::vector<float> data(static_cast<std::size_t>(flags.floats));
+  std::vector<double> took_us;
   auto reported = steady_clock::now() - kReportInterval;
   for (int step = 0; flags.steps == 0 || step < flags.steps; ++step) {
-    const auto start = steady_clock::now();
-    if (start - reported >= kReportInterval) {
+    if (steady_clock::now() - reported >= kReportInterval) {
       say(fmt::format("step {}", step));
-      reported = start;
+      reported = steady_clock::now();
     }
     for (int i = 0; i < flags.floats; ++i)
       data[static_cast<std::size_t>(i)] = value(group.rank(), step, i);
     group.set_step(static_cast<std::uint64_t>(step));
+    const auto start = steady_clock::now();
     if (const Status status = group.all_reduce_sum(data); !status)
       return failed(status.error(), start);
+    const std::chrono::duration<double, std::micro> took = steady_clock::now() - start;
+    if (flags.steps > 0) took_us.push_back(took.count());
     for (int i = 0; i < flags.floats; ++i) {
       const float expected = static_cast<float>(weights) * value(0, step, i);
       if (data[static_cast<std::size_t>(i)] == expected) continue;
@@ -90,7 +95,8 @@ int sum(Group& group, const Flags& flags) {
       return 4;
     }
   }
-  say("done");
+  std::nth_element(took_us.begin(), took_us.begin() + took_us.size() / 2, took_us.end());
+  say(fmt::format("done, the median sum took {:.1f} us", took_us[took_us.size() / 2]));
   return 0;
 }
 
@@ -120,6 +126,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", flags.device, "Of verbs (default: that of the rank's address)");
   app.add_option("--epoch", flags.epoch);
   app.add_option("--steps", flags.steps, "0: until something breaks");
+  app.add_option("--floats", flags.floats, "Of a sum")->check(CLI::Range(1, 1 << 24));
   app.add_option("--timeout", flags.timeout_ms, "Of an operation, in milliseconds");
   CLI11_PARSE(app, argc, argv);
   if (flags.rank < 0 || flags.rank >= static_cast<int>(flags.hosts.size())) {

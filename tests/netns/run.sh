@@ -1,58 +1,99 @@
 #!/usr/bin/env bash
-# usage: tests/netns/run.sh PROGRAM
-# Four ranks over TCP inside a network namespace of their own, whose loopback is slow and loses packets (where
-# the kernel can do that), and then loses all of them. Needs root. Status 77 and a reason on the last line where the system does not allow it.
+# usage: tests/netns/run.sh PROGRAM WIRE
+# Four ranks over TCP, each in a network namespace of its own, on cables that are slow, lose packets, and are cut in one
+# direction without a sign (WIRE is sinew-wire, tests/netns/wire.cpp); then ranks on one loopback that dies. Needs root.
+# Status 77 and a reason on the last line where the system does not allow it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-readonly program=$PWD/${1:?usage: tests/netns/run.sh PROGRAM}
-readonly model=models/tiny/sinew-tiny-q8_0.gguf
-readonly space="sinew-netns-$$"
+readonly program=$PWD/${1:?usage: tests/netns/run.sh PROGRAM WIRE} wire=$PWD/${2:?usage: tests/netns/run.sh PROGRAM WIRE}
+readonly model=models/tiny/sinew-tiny-q8_0.gguf ranks=4 space="sinew-netns-$$"
 folder=$(mktemp -d)
-running=""
+running=()
 
 finish() {
-  [ -z "$running" ] || kill -KILL "$running" 2>/dev/null || true
-  ip netns del "$space" 2>/dev/null || true
+  exec 9>&- || true
+  for process in "${running[@]}"; do kill -KILL "$process" 2>/dev/null && wait "$process" 2>/dev/null; done || true
+  for name in "$space" "$space"-{0..3}; do ip netns del "$name" 2>/dev/null || true; done
   rm -rf "$folder"
 }
 trap finish EXIT
 
 skip() { echo "$*"; exit 77; }
-fail() { echo "FAILED: $*"; cat "$folder"/*.err 2>/dev/null | tail -n 20; exit 1; }
+fail() { echo "FAILED: $*"; tail -n 20 "$folder"/*.err 2>/dev/null; exit 1; }
+# has_words FILE : an answer has begun.
+has_words() {
+  for _ in $(seq 100); do [ "$(wc -c <"$1")" -lt 16 ] || return 0; sleep 0.2; done
+  fail "no word of the answer within 20 s"
+}
+# ends_naming FILE PROCESS WHAT : the answer ends within a minute with an error that names a rank.
+ends_naming() {
+  local status=0
+  for _ in $(seq 240); do kill -0 "$2" 2>/dev/null || break; sleep 0.25; done
+  ! kill -0 "$2" 2>/dev/null || fail "still waiting 60 s after $3"
+  wait "$2" || status=$?
+  [ "$status" -ne 0 ] && [ "$status" -lt 128 ] || fail "status $status after $3"
+  grep -Eq 'rank [0-3]' "$1" || fail "no rank was named after $3"
+  # The rank that was waited for, not only that some rank gave up.
+  ! grep -q 'ended with status' "$1" || fail "the late rank was not named after $3"
+  echo "ok: $3 ends in status $status and: $(grep -E 'rank [0-3]' "$1" | tail -n 1)"
+}
 
 [ -x "$program" ] || fail "$program is not built"
+[ -x "$wire" ] || fail "$wire is not built"
 reason=$(ip netns add "$space" 2>&1) || skip "no network namespace may be made here: $reason"
 ip -n "$space" link set lo up
-network="1 ms delay and 0.5 % loss"
-if ! reason=$(tc -n "$space" qdisc add dev lo root netem delay 1ms 200us loss 0.5% 2>&1); then
-  network="neither delay nor loss"
-  echo "SKIP: slow network: the kernel has no netem ($reason)"
-fi
+[ -c /dev/net/tun ] || skip "there is no /dev/net/tun here"
+places=()
+for ((rank = 0; rank < ranks; ++rank)); do
+  ip netns add "$space-$rank"
+  ip -n "$space-$rank" link set lo up
+  places+=("$space-$rank=10.88.0.$((rank + 1))")
+done
+mkfifo "$folder/commands"
+"$wire" --mtu 1500 "${places[@]}" <"$folder/commands" >"$folder/wire" 2>&1 &
+running+=($!)
+exec 9>"$folder/commands"
+for _ in $(seq 50); do grep -q ready "$folder/wire" && break; sleep 0.1; done
+grep -q ready "$folder/wire" || skip "the cables cannot be had: $(cat "$folder/wire")"
+tell_wire() { echo "$1" >&9; sleep 0.2; ! grep error "$folder/wire" || fail "the wire refuses '$1'"; }
 
-answer=(run "$model" "Tell me a story about a fox." --ranks 4 --temp 0 -n 40)
+# launch NAME PORT FLAG... : rank 0's process in $leader, the others in $running; one in each namespace.
+launch() {
+  local name=$1 port=$2 rank
+  shift 2
+  for ((rank = ranks - 1; rank >= 0; --rank)); do
+    SINEW_RANK=$rank SINEW_SIZE=$ranks SINEW_RENDEZVOUS=10.88.0.1:$port timeout 120 ip netns exec "$space-$rank" \
+      "$program" run "$model" "Tell me a story about a fox." --launcher env --threads 1 "$@" >"$folder/$name-$rank.out" 2>"$folder/$name-$rank.err" &
+    running+=($!)
+    leader=$!
+  done
+}
 
 # The same words whatever the network does to the packets.
-timeout 60 "$program" "${answer[@]}" --link shm >"$folder/shm.out" 2>"$folder/shm.err" || fail "shared memory: status $?"
-timeout 120 ip netns exec "$space" "$program" "${answer[@]}" --link tcp >"$folder/slow.out" 2>"$folder/slow.err" ||
-  fail "slow network: status $?"
+timeout 60 "$program" run "$model" "Tell me a story about a fox." --ranks $ranks --temp 0 -n 40 --link shm >"$folder/shm.out" 2>"$folder/shm.err" ||
+  fail "shared memory: status $?"
 [ -s "$folder/shm.out" ] || fail "no answer"
-cmp "$folder/shm.out" "$folder/slow.out" || fail "another answer over the slow network"
-echo "ok: the same answer over TCP with $network"
+tell_wire "delay 1000"
+tell_wire "loss 0.005"
+launch slow 7100 --temp 0 -n 40
+wait "$leader" || fail "slow network: status $?"
+cmp "$folder/shm.out" "$folder/slow-0.out" || fail "another answer over the slow network"
+echo "ok: the same answer over TCP with 1 ms delay and 0.5 % loss"
+
+# A cable that carries one direction only: both ends still look well to the system.
+tell_wire "delay 0"
+tell_wire "loss 0"
+launch oneway 7200 --temp 1 --ignore-eos -n 100000 --timeout 5
+has_words "$folder/oneway-0.out"
+tell_wire "cut $space-2 > $space-1"
+ends_naming "$folder/oneway-0.err" "$leader" "a cable that carries one direction only"
+tell_wire mend
 
 # A network that swallows everything, without a sign: the deadline has to end it.
 ip netns exec "$space" "$program" run "$model" "Tell me a story." --ranks 4 --link tcp --ignore-eos -n 100000 --temp 1 \
   >"$folder/black.out" 2>"$folder/black.err" &
-running=$!
-for _ in $(seq 100); do [ "$(wc -c <"$folder/black.out")" -lt 16 ] || break; sleep 0.2; done
-[ -s "$folder/black.out" ] || fail "no word of the answer within 20 s"
+leader=$!
+running+=($leader)
+has_words "$folder/black.out"
 ip -n "$space" link set lo down
-for _ in $(seq 240); do kill -0 "$running" 2>/dev/null || break; sleep 0.25; done
-! kill -0 "$running" 2>/dev/null || fail "still waiting 60 s after the network went"
-status=0
-wait "$running" || status=$?
-running=""
-[ "$status" -ne 0 ] && [ "$status" -lt 128 ] || fail "status $status after the network went"
-grep -Eq 'rank [0-3]' "$folder/black.err" || fail "no rank was named"
-# The rank that was waited for, not only that some rank gave up.
-! grep -q 'ended with status' "$folder/black.err" || fail "the late rank was not named"
-echo "ok: a dead network ends in status $status and: $(grep -E 'rank [0-3]' "$folder/black.err" | tail -n 1)"
+ends_naming "$folder/black.err" "$leader" "a dead network"
