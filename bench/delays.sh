@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
     *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done
-readonly sinew=$build/sinew peer=$build/tests/guest/link_peer wire=$build/tests/netns/sinew-wire port=7100 prompt=16 limit=300
+readonly sinew=$build/sinew peer=$build/tests/guest/link_peer wire=$build/tests/netns/sinew-wire port=7100 prompt=1 limit=300
 readonly tag="sd$$"
 work=$(mktemp -d)
 started=()

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kThreadsMax = 512;
 constexpr double kTimeoutMax = 3600;
+constexpr double kRecoverSeconds = 300;
 
 std::optional<LinkKind> link_kind_named(std::string_view name) {
   if (name == "shm") return LinkKind::kShm;
@@ -65,6 +66,12 @@ void ModelFlags::add_to(CLI::App& app) {
   app.add_option(
       "--timeout", timeout_seconds,
       "Seconds after which a rank that is late in a collective is given up (default: 30)");
+  app.add_option("--recover", recover_seconds,
+                 "Seconds in which a lost rank must be back, while answers wait; 0 ends everything "
+                 "(default: 300)");
+  app.add_flag("--recover-exactly", recover_exactly,
+               "After a loss compute an answer's tokens again one by one: slower, but no near-tie "
+               "turns");
   app.add_option("--wire", wire,
                  "How sums travel between ranks: f32, or bf16 or f16 in half the bytes and less "
                  "exact (default: f32)");
@@ -137,6 +144,15 @@ Result<LaunchOptions> ModelFlags::launch_options() const {
   if (!(timeout_seconds >= 0.1) || timeout_seconds > kTimeoutMax)
     return fail(ErrorCode::kUsage, "--timeout {} is outside 0.1 .. {} seconds", timeout_seconds,
                 kTimeoutMax);
+  const double recover = recover_seconds.value_or(launched ? 0 : kRecoverSeconds);
+  if (!(recover >= 0) || recover > kTimeoutMax)
+    return fail(ErrorCode::kUsage, "--recover {} is outside 0 .. {} seconds", recover, kTimeoutMax);
+  if (launched && recover > 0)
+    return fail(ErrorCode::kUsage,
+                "--recover {}: ranks that --launcher {} has started cannot be started again",
+                recover, launcher);
+  options.recover_exactly = recover_exactly;
+  options.recover = std::chrono::milliseconds(static_cast<std::int64_t>(recover * 1000));
   const std::optional<WireType> wire_type = wire_type_named(wire);
   if (!wire_type)
     return fail(ErrorCode::kUsage, "--wire {} is not known; there are f32, bf16 and f16", wire);

@@ -30,6 +30,8 @@ struct ModelFlags {
   std::int64_t context = 0;  // 0: what the model was trained for, at most kContextDefault
   int chunk = 512;
   double timeout_seconds = 30;
+  bool recover_exactly = false;
+  std::optional<double> recover_seconds = {};  // 300; 0 where a launcher has started the ranks
   std::string wire = "f32";
   std::optional<std::uint64_t> one_shot_max = {};
   bool verbose = false;

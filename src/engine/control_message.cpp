@@ -49,7 +49,7 @@ void put(WireWriter& w, const ConfigureMessage& m) {
       .put(m.cache_type)
       .put(m.hashes);
   put(w, m.verbs);
-  w.put(m.listen).put(m.verbose);
+  w.put(m.listen).put(m.verbose).put(m.recover);
 }
 void get(WireReader& r, ConfigureMessage& m) {
   m.model_path = r.get_string();
@@ -76,6 +76,7 @@ void get(WireReader& r, ConfigureMessage& m) {
   get(r, m.verbs);
   m.listen = r.get_string();
   m.verbose = r.get<std::uint8_t>() != 0;
+  m.recover = r.get<std::uint8_t>() != 0;
 }
 
 void put(WireWriter& w, const PeersMessage& m) {
@@ -89,6 +90,20 @@ void get(WireReader& r, PeersMessage& m) {
 
 void put(WireWriter&, const EndMessage&) {}
 void get(WireReader&, EndMessage&) {}
+
+void put(WireWriter& w, const AbandonMessage& m) {
+  w.put(m.next);
+}
+void get(WireReader& r, AbandonMessage& m) {
+  m.next = r.get<Epoch>();
+}
+
+void put(WireWriter& w, const LeftMessage& m) {
+  w.put(m.next);
+}
+void get(WireReader& r, LeftMessage& m) {
+  m.next = r.get<Epoch>();
+}
 
 void put(WireWriter& w, const SamplingParams& p) {
   w.put(p.temperature)
@@ -114,7 +129,10 @@ void get(WireReader& r, SamplingParams& p) {
 void put(WireWriter& w, const BeginMessage& m) {
   w.put(m.kind).put_array(std::span<const TokenId>(m.request.prompt));
   put(w, m.request.sampling);
-  w.put(m.request.tokens_max).put_array(std::span<const TokenId>(m.request.end_tokens));
+  w.put(m.request.tokens_max)
+      .put(m.request.first_draw)
+      .put(static_cast<std::uint64_t>(m.request.stepwise))
+      .put_array(std::span<const TokenId>(m.request.end_tokens));
   w.put(m.fresh);
 }
 void get(WireReader& r, BeginMessage& m) {
@@ -122,6 +140,8 @@ void get(WireReader& r, BeginMessage& m) {
   m.request.prompt = r.get_array<TokenId>();
   get(r, m.request.sampling);
   m.request.tokens_max = r.get<std::int64_t>();
+  m.request.first_draw = r.get<std::uint64_t>();
+  m.request.stepwise = r.get<std::uint64_t>();
   m.request.end_tokens = r.get_array<TokenId>();
   m.fresh = r.get<std::uint8_t>() != 0;
 }
@@ -145,10 +165,11 @@ void get(WireReader& r, LoadingMessage& m) {
 }
 
 void put(WireWriter& w, const ReadyMessage& m) {
-  w.put(m.weight_bytes).put(m.cache_bytes).put(m.device).put(m.load_seconds);
+  w.put(m.weight_bytes).put(m.read_bytes).put(m.cache_bytes).put(m.device).put(m.load_seconds);
 }
 void get(WireReader& r, ReadyMessage& m) {
   m.weight_bytes = r.get<std::uint64_t>();
+  m.read_bytes = r.get<std::uint64_t>();
   m.cache_bytes = r.get<std::uint64_t>();
   m.device = r.get_string();
   m.load_seconds = r.get<double>();
@@ -223,13 +244,14 @@ void get(WireReader& r, DoneMessage& m) {
 }
 
 void put(WireWriter& w, const FailedMessage& m) {
-  w.put(m.error.code).put(m.error.message).put(m.error.rank.value_or(-1));
+  w.put(m.error.code).put(m.error.message).put(m.error.rank.value_or(-1)).put(m.ends);
 }
 void get(WireReader& r, FailedMessage& m) {
   m.error.code = r.get<ErrorCode>();
   m.error.message = r.get_string();
   const int rank = r.get<int>();
   if (rank >= 0) m.error.rank = rank;
+  m.ends = r.get<std::uint8_t>() != 0;
 }
 
 // Tries the alternatives of the variant by index.

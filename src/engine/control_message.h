@@ -42,11 +42,19 @@ struct ConfigureMessage {
   VerbsOptions verbs;                // LinkKind::kVerbs only
   std::string listen = "127.0.0.1";  // address for the other ranks' connections, unless kShm
   bool verbose = false;
+  // A rank whose group breaks keeps its weights and waits for the next epoch's configuration.
+  bool recover = false;
 };
 // Supervisor -> rank: where all ranks listen, by rank (answers ListeningMessage).
 struct PeersMessage {
   std::vector<std::string> hosts;  // addresses, as this rank reaches them
   std::vector<std::uint16_t> ports;
+};
+// Supervisor -> rank: the epoch is over. The rank leaves its group, whatever it waits for there,
+// answers with LeftMessage, and is configured again. What was sent before it and is not done yet
+// is forgotten.
+struct AbandonMessage {
+  Epoch next = 0;  // the epoch that follows
 };
 // Supervisor -> rank: nothing more is wanted; the rank ends well.
 struct EndMessage {};
@@ -76,6 +84,7 @@ struct LoadingMessage {
 };
 struct ReadyMessage {
   std::uint64_t weight_bytes = 0;
+  std::uint64_t read_bytes = 0;  // of them for this epoch; 0: all were kept
   std::uint64_t cache_bytes = 0;
   std::string device;
   double load_seconds = 0;
@@ -111,15 +120,21 @@ struct DoneMessage {
   std::uint64_t bytes_sent = 0;
   std::uint64_t peak_resident = 0;
 };
-// The rank ends.
+// The rank ends, or (ConfigureMessage::recover) its group does and it waits for what follows.
 struct FailedMessage {
   Error error;
+  bool ends = true;
+};
+// Answers AbandonMessage: nothing of an older epoch comes after this.
+struct LeftMessage {
+  Epoch next = 0;
 };
 
 using ControlMessage =
     std::variant<ConfigureMessage, PeersMessage, BeginMessage, CancelMessage, ListeningMessage,
                  LoadingMessage, ReadyMessage, HeartbeatMessage, TokenMessage, LogitsMessage,
-                 DoneMessage, FailedMessage, TraceMessage, SliceHashMessage, EndMessage>;
+                 DoneMessage, FailedMessage, TraceMessage, SliceHashMessage, EndMessage,
+                 AbandonMessage, LeftMessage>;
 
 // Without the length that goes in front on the socket.
 std::vector<std::byte> encode_control(const ControlMessage& message);

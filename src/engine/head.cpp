@@ -105,7 +105,8 @@ Result<GenerationResult> Head::run(const GenerationRequest& request,
       result.reason = FinishReason::kCancelled;
       return result;
     }
-    const auto chunk = rest.first(std::min(rest.size(), static_cast<std::size_t>(chunk_tokens_)));
+    const std::size_t at_once = rest.size() > request.stepwise ? rest.size() - request.stepwise : 1;
+    const auto chunk = rest.first(std::min(at_once, static_cast<std::size_t>(chunk_tokens_)));
     rest = rest.subspan(chunk.size());
     SINEW_ASSIGN(logits, step(chunk, rest.empty() ? Step::Rows::kLast : Step::Rows::kNone));
   }
@@ -118,8 +119,8 @@ Result<GenerationResult> Head::run(const GenerationRequest& request,
   Sampler sampler(request.sampling, runner_.spec().vocabulary);
   result.reason = FinishReason::kLength;
   while (result.answer_tokens < tokens_max) {
-    const TokenId token =
-        sampler.sample(logits, history, static_cast<std::uint64_t>(result.answer_tokens));
+    const TokenId token = sampler.sample(
+        logits, history, request.first_draw + static_cast<std::uint64_t>(result.answer_tokens));
     if (std::find(request.end_tokens.begin(), request.end_tokens.end(), token) !=
         request.end_tokens.end()) {
       result.reason = FinishReason::kStop;

@@ -16,6 +16,9 @@ constexpr std::uint64_t kRankOverheadBytes = 128u << 20;
 // How often a caller is asked whether it still wants the answer.
 constexpr std::chrono::milliseconds kWantedInterval{100};
 
+// A request in which ranks are lost so often without a token between is itself what breaks them.
+constexpr int kFruitlessMax = 3;
+
 // The first `ranks` share this machine's memory.
 Status check_memory(const ModelSpec& spec, const std::vector<BoundTensor>& bound, const Plan& plan,
                     int ranks, std::int64_t cells, TensorType cache_type) {
@@ -83,11 +86,9 @@ Status LocalEngine::check_prompt(const std::vector<TokenId>& tokens) const {
   return {};
 }
 
-Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
-                                               const std::function<bool(TokenId)>& on_token,
-                                               const std::function<bool()>& wanted) {
-  SINEW_TRY(check_prompt(request.prompt));
-  SINEW_TRY(check_sampling(request.sampling));
+Result<GenerationResult> LocalEngine::generate_in_epoch(
+    GenerationRequest& request, const std::function<bool(TokenId)>& on_token,
+    const std::function<bool()>& wanted) {
   SINEW_TRY(supervisor_->begin(BeginMessage{BeginMessage::Kind::kGenerate, request, false}));
   bool cancelled = false;
   const auto cancel_unless = [&](bool go_on) {
@@ -96,17 +97,55 @@ Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
     supervisor_->cancel();
   };
   while (true) {
-    SINEW_ASSIGN(const std::optional<ControlMessage> event,
-                 supervisor_->next_event(kWantedInterval));
-    if (!event) {
+    const auto event = supervisor_->next_event(kWantedInterval);
+    if (!event && cancelled) return GenerationResult{FinishReason::kCancelled};
+    if (!event) return fail(event.error());
+    if (!*event) {
       cancel_unless(wanted());
-    } else if (const auto* done = std::get_if<DoneMessage>(&*event)) {
+    } else if (const auto* done = std::get_if<DoneMessage>(&**event)) {
       GenerationResult result = done->result;
       if (cancelled) result.reason = FinishReason::kCancelled;
       return result;
-    } else if (const auto* token = std::get_if<TokenMessage>(&*event); token && !cancelled) {
+    } else if (const auto* token = std::get_if<TokenMessage>(&**event); token && !cancelled) {
+      request.prompt.push_back(token->token);
+      ++request.first_draw;
+      --request.tokens_max;
       cancel_unless(on_token(token->token));
     }
+  }
+}
+
+Result<GenerationResult> LocalEngine::generate(const GenerationRequest& request,
+                                               const std::function<bool(TokenId)>& on_token,
+                                               const std::function<bool()>& wanted) {
+  SINEW_TRY(check_prompt(request.prompt));
+  SINEW_TRY(check_sampling(request.sampling));
+  GenerationRequest rest = request;
+  bool again = false;
+  int fruitless = 0;
+  const auto result_so_far = [&](GenerationResult result) {
+    result.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+    result.answer_tokens = static_cast<std::int64_t>(rest.first_draw - request.first_draw);
+    return result;
+  };
+  while (true) {
+    SINEW_ASSIGN(const bool serving, supervisor_->await_epoch(kWantedInterval));
+    if (!wanted()) return result_so_far({FinishReason::kCancelled});
+    if (!serving) continue;
+    // The last token may have come just before the loss.
+    const bool full = rest.prompt.size() >= static_cast<std::size_t>(options_.context);
+    if (again && (rest.tokens_max <= 0 || full)) return result_so_far({FinishReason::kLength});
+    if (again)
+      spdlog::warn("the answer goes on after {} tokens: {} are computed again",
+                   rest.first_draw - request.first_draw, rest.prompt.size());
+    const std::uint64_t before = rest.first_draw;
+    if (options_.recover_exactly)
+      rest.stepwise = static_cast<std::size_t>(before - request.first_draw);
+    auto result = generate_in_epoch(rest, on_token, wanted);
+    if (result) return result_so_far(*std::move(result));
+    fruitless = rest.first_draw == before ? fruitless + 1 : 0;
+    if (!supervisor_->health() || fruitless == kFruitlessMax) return result;
+    again = true;
   }
 }
 

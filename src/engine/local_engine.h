@@ -24,6 +24,7 @@ class LocalEngine : public Engine {
                                     const std::function<bool(TokenId)>& on_token,
                                     const std::function<bool()>& wanted) override;
   Status health() const override { return supervisor_->health(); }
+  std::optional<Error> recovering() const override { return supervisor_->recovering(); }
 
   // Logits of the last token, or of every token: [tokens][vocabulary]. What the cache holds of the
   // tokens is reused for the last token's.
@@ -50,6 +51,10 @@ class LocalEngine : public Engine {
   // Runs a request to its end; `on_event` sees what comes before.
   Status collect(BeginMessage begin, const std::function<void(ControlMessage&)>& on_event,
                  const std::function<bool()>& wanted);
+  // A request up to the end of its epoch: what has been delivered is in `request` then.
+  Result<GenerationResult> generate_in_epoch(GenerationRequest& request,
+                                             const std::function<bool(TokenId)>& on_token,
+                                             const std::function<bool()>& wanted);
   Status check_prompt(const std::vector<TokenId>& tokens) const;
 
   LaunchOptions options_;

@@ -1,5 +1,6 @@
 #include "engine/rank_main.h"
 
+#include <fcntl.h>
 #include <ggml.h>
 #include <poll.h>
 #include <signal.h>
@@ -36,9 +37,11 @@ constexpr std::chrono::milliseconds kTearDownMax{2000};
 
 // Set by SIGTERM, or once the supervisor is gone, in a rank that must not just end.
 std::atomic<bool> g_ending{false};
+// Set when the rank is to give up whatever it waits for: it ends, or its epoch is over.
+std::atomic<bool> g_leave{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "changed in a signal handler");
 
-enum class Phase : std::uint8_t { kStarting, kLoading, kConnecting, kIdle, kRequest };
+enum class Phase : std::uint8_t { kStarting, kLoading, kConnecting, kIdle, kRequest, kBetween };
 
 std::string phase_text(Phase phase, std::uint64_t steps) {
   switch (phase) {
@@ -52,6 +55,8 @@ std::string phase_text(Phase phase, std::uint64_t steps) {
       return "idle";
     case Phase::kRequest:
       return fmt::format("computing step {}", steps + 1);
+    case Phase::kBetween:
+      return "waiting for the next epoch";
   }
   return "?";
 }
@@ -77,16 +82,30 @@ class ControlThread {
     if (!channel_.send(message)) supervisor_is_gone();
   }
   // Waits for the supervisor's next message, for as long as it lives: the control thread ends the
-  // process otherwise. kCancelled if the rank is to end in order.
+  // process otherwise. kCancelled if the rank is to end in order, or the epoch is over.
   Result<ControlMessage> next() {
     std::unique_lock lock(mutex_);
-    while (inbox_.empty()) {
-      if (g_ending) return fail(ErrorCode::kCancelled, "this rank was told to end");
-      arrived_.wait_for(lock, std::chrono::milliseconds(100));
+    SINEW_TRY(await_message(lock));
+    if (std::holds_alternative<AbandonMessage>(inbox_.front()))
+      return fail(ErrorCode::kCancelled, "the epoch is over");
+    return pop();
+  }
+  // Between two epochs: waits for the configuration of the next one.
+  Result<ConfigureMessage> next_epoch() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      SINEW_TRY(await_message(lock));
+      const ControlMessage message = pop();
+      if (const auto* abandon = std::get_if<AbandonMessage>(&message)) {
+        if (!channel_.send(LeftMessage{abandon->next})) supervisor_is_gone();
+      } else if (const auto* config = std::get_if<ConfigureMessage>(&message)) {
+        // What says that this epoch is over, too, comes later: it would have taken the message
+        // along.
+        g_leave = g_ending.load();
+        return *config;
+      }
+      // Else it was sent before the supervisor knew that the epoch is over.
     }
-    ControlMessage message = std::move(inbox_.front());
-    inbox_.pop_front();
-    return message;
   }
   // From now on the process ends by way of `g_ending`.
   void end_in_order() { in_order_ = true; }
@@ -95,9 +114,22 @@ class ControlThread {
   void count_step() { ++steps_; }
 
  private:
+  Status await_message(std::unique_lock<std::mutex>& lock) {
+    while (inbox_.empty()) {
+      if (g_ending) return fail(ErrorCode::kCancelled, "this rank was told to end");
+      arrived_.wait_for(lock, std::chrono::milliseconds(100));
+    }
+    return {};
+  }
+  ControlMessage pop() {
+    ControlMessage message = std::move(inbox_.front());
+    inbox_.pop_front();
+    return message;
+  }
   void supervisor_is_gone() {
     if (!in_order_) std::_Exit(exit_status(ErrorCode::kPeerLost));
     g_ending = true;
+    g_leave = true;
   }
   void run() {
     auto next_heartbeat = Clock::now();
@@ -137,6 +169,10 @@ class ControlThread {
       return;
     }
     if (std::holds_alternative<BeginMessage>(message)) cancelled_ = false;
+    if (std::holds_alternative<AbandonMessage>(message)) {
+      inbox_.clear();
+      g_leave = true;
+    }
     inbox_.push_back(std::move(message));
     arrived_.notify_one();
   }
@@ -157,8 +193,8 @@ ControlThread* g_control = nullptr;  // for ggml's abort callback, which takes n
 
 void report_abort(const char* message) {
   if (g_control != nullptr)
-    g_control->send(
-        FailedMessage{Error{ErrorCode::kInternal, fmt::format("ggml stopped: {}", message), {}}});
+    g_control->send(FailedMessage{
+        Error{ErrorCode::kInternal, fmt::format("ggml stopped: {}", message), {}}, true});
 }
 
 template <typename Message>
@@ -172,7 +208,10 @@ Result<Message> expect(ControlThread& control) {
 void end_in_order(ControlThread& control) {
   control.end_in_order();
   struct sigaction action {};
-  action.sa_handler = [](int) { g_ending = true; };
+  action.sa_handler = [](int) {
+    g_ending = true;
+    g_leave = true;
+  };
   ::sigaction(SIGTERM, &action, nullptr);
   die_with_parent(SIGTERM);
 }
@@ -182,10 +221,14 @@ Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
                                static_cast<int>(config.layout.shares.size())};
   if (identity.size == 1) return Links(1);
   if (config.link == LinkKind::kVerbs) end_in_order(control);
+  const LinkShare everyone = LinkShare::everyone(identity);
+  everyone.hub->stop_when(g_leave);
   if (config.link == LinkKind::kShm) {
-    SINEW_ASSIGN(const ShmSegment segment,
-                 ShmSegment::adopt(kRankSegmentDescriptor, identity.size));
-    return make_shm_links(segment, identity);
+    // The descriptor itself serves the next epoch.
+    SINEW_ASSIGN(
+        const ShmSegment segment,
+        ShmSegment::adopt(::fcntl(kRankSegmentDescriptor, F_DUPFD_CLOEXEC, 0), identity.size));
+    return make_shm_links(segment, identity, everyone);
   }
   SINEW_ASSIGN(TcpListener listener, TcpListener::bind(config.listen, 0));
   control.send(ListeningMessage{listener.port()});
@@ -196,11 +239,10 @@ Result<Links> connect(const ConfigureMessage& config, ControlThread& control) {
   const Deadline deadline = Clock::now() + kConnectMax;
   if (config.link == LinkKind::kVerbs) {
     return connect_verbs_links(identity, load_system_verbs(), config.verbs, listener, endpoints,
-                               deadline, &g_ending);
+                               deadline, &g_leave);
   }
   SINEW_ASSIGN(std::vector<Socket> sockets,
-               connect_tcp_sockets(identity, listener, endpoints, deadline));
-  const LinkShare everyone = LinkShare::everyone(identity);
+               connect_tcp_sockets(identity, listener, endpoints, deadline, &g_leave));
   if (config.link == LinkKind::kTcp) return make_tcp_links(std::move(sockets), everyone);
   return make_ucx_links(identity, std::move(sockets), everyone, {config.verbose}, deadline);
 }
@@ -306,9 +348,24 @@ Result<Faults> injected(const std::vector<std::string>& arguments) {
   return Faults::parse(wanted);
 }
 
-Status run_rank(ControlThread& control, const std::vector<std::string>& arguments) {
-  SINEW_ASSIGN(Faults faults, injected(arguments));
-  SINEW_ASSIGN(const ConfigureMessage config, expect<ConfigureMessage>(control));
+Result<std::unique_ptr<StepRunner>> load(const ConfigureMessage& config, const Faults& faults,
+                                         ControlThread& control) {
+  control.set_phase(Phase::kLoading);
+  auto next_report = Clock::now();
+  const RunnerOptions options{config.model_path, config.layout,  config.rank,  config.device,
+                              config.threads,    config.context, config.slots, config.cache_type,
+                              config.hashes,     faults};
+  return StepRunner::load(options, [&](std::uint64_t bytes, std::uint64_t total) {
+    if (Clock::now() < next_report) return;
+    next_report = Clock::now() + kLoadingInterval;
+    control.count_step();
+    control.send(LoadingMessage{bytes, total});
+  });
+}
+
+// Until the group breaks. `runner` is loaded if it is not yet.
+Status run_epoch(const ConfigureMessage& config, const Faults& faults,
+                 std::unique_ptr<StepRunner>& runner, ControlThread& control) {
   control.set_phase(Phase::kConnecting);
   SINEW_ASSIGN(Links links, connect(config, control));
   GroupOptions group_options;
@@ -320,23 +377,36 @@ Status run_rank(ControlThread& control, const std::vector<std::string>& argument
   SINEW_ASSIGN(const std::unique_ptr<Group> group,
                form_group(identity, std::move(links), group_options));
 
-  control.set_phase(Phase::kLoading);
   const auto start = Clock::now();
-  auto next_report = start;
-  RunnerOptions options{config.model_path, config.layout,    config.rank,  config.device,
-                        config.threads,    config.context,   config.slots, config.cache_type,
-                        config.hashes,     std::move(faults)};
-  SINEW_ASSIGN(const std::unique_ptr<StepRunner> runner,
-               StepRunner::load(options, [&](std::uint64_t bytes, std::uint64_t total) {
-                 if (Clock::now() < next_report) return;
-                 next_report = Clock::now() + kLoadingInterval;
-                 control.count_step();
-                 control.send(LoadingMessage{bytes, total});
-               }));
+  std::uint64_t read = 0;
+  if (!runner) {
+    SINEW_ASSIGN(runner, load(config, faults, control));
+    read = runner->weight_bytes();
+  }
   const std::chrono::duration<double> load_time = Clock::now() - start;
-  control.send(ReadyMessage{runner->weight_bytes(), runner->cache_bytes(), runner->device_name(),
-                            load_time.count()});
+  control.send(ReadyMessage{runner->weight_bytes(), read, runner->cache_bytes(),
+                            runner->device_name(), load_time.count()});
   return serve_requests(config, *runner, *group, control);
+}
+
+// Whether an error says something of the group and nothing of this rank: its weights are good.
+bool ends_epoch_only(ErrorCode code) {
+  return code == ErrorCode::kPeerLost || code == ErrorCode::kDeadline ||
+         code == ErrorCode::kProtocol || code == ErrorCode::kIntegrity ||
+         code == ErrorCode::kCancelled;
+}
+
+Status run_rank(ControlThread& control, const std::vector<std::string>& arguments) {
+  SINEW_ASSIGN(const Faults faults, injected(arguments));
+  std::unique_ptr<StepRunner> runner;
+  while (true) {
+    SINEW_ASSIGN(const ConfigureMessage config, control.next_epoch());
+    const Status ended = run_epoch(config, faults, runner, control);
+    const ErrorCode code = ended.error().code;
+    if (!config.recover || g_ending || !ends_epoch_only(code)) return ended;
+    control.set_phase(Phase::kBetween);
+    if (code != ErrorCode::kCancelled) control.send(FailedMessage{ended.error(), false});
+  }
 }
 
 [[noreturn]] void serve(Descriptor socket, const std::vector<std::string>& arguments) {
@@ -352,7 +422,7 @@ Status run_rank(ControlThread& control, const std::vector<std::string>& argument
   ggml_set_abort_callback(report_abort);
   const Status status = run_rank(control, arguments);
   // The supervisor ends ranks by ending the process; a rank that returns has failed.
-  control.send(FailedMessage{status.error()});
+  control.send(FailedMessage{status.error(), true});
   std::this_thread::sleep_for(kHeartbeatInterval);  // lets the control thread send what is queued
   std::_Exit(exit_status(status.error().code));
 }

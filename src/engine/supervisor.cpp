@@ -38,10 +38,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::launch(
   std::unique_lock lock(supervisor->mutex_);
   while (true) {
     if (supervisor->failure_) return fail(*supervisor->failure_);
-    const auto& children = supervisor->children_;
-    if (std::all_of(children.begin(), children.end(),
-                    [](const Child& child) { return child.status.ready.has_value(); }))
-      break;
+    if (supervisor->stage_ == Stage::kServing) break;
     supervisor->changed_.wait_for(lock, std::chrono::milliseconds(250));
     lock.unlock();
     progress(supervisor->ranks());
@@ -56,29 +53,30 @@ Status Supervisor::start(const LaunchOptions& options) {
     SINEW_ASSIGN(options_.program, own_program());
   }
   const int ranks = static_cast<int>(options.layout.shares.size());
-  std::optional<ShmSegment> segment;
+  recovery_ = RecoveryPolicy(options.recover);
   if (options.link == LinkKind::kShm && ranks > 1) {
-    SINEW_ASSIGN(segment, ShmSegment::create(ranks));
+    SINEW_ASSIGN(segment_, ShmSegment::create(ranks));
   }
-  ConfigureMessage config{options.model_path,
-                          draw_job(),
-                          1,
-                          options.layout,
-                          0,
-                          options.link,
-                          options.device,
-                          options.threads,
-                          options.context,
-                          options.slots,
-                          options.chunk_tokens,
-                          static_cast<std::uint32_t>(options.timeout.count()),
-                          options.wire,
-                          options.one_shot_max,
-                          options.cache_type,
-                          options.hashes,
-                          options.verbs,
-                          {},
-                          options.verbose};
+  config_ = ConfigureMessage{options.model_path,
+                             draw_job(),
+                             1,
+                             options.layout,
+                             0,
+                             options.link,
+                             options.device,
+                             options.threads,
+                             options.context,
+                             options.slots,
+                             options.chunk_tokens,
+                             static_cast<std::uint32_t>(options.timeout.count()),
+                             options.wire,
+                             options.one_shot_max,
+                             options.cache_type,
+                             options.hashes,
+                             options.verbs,
+                             {},
+                             options.verbose,
+                             options.recover.count() > 0};
   std::vector<JoinedRank> joined;
   if (options.launched) {
     SINEW_ASSIGN(joined, await_ranks(*options.launched, Clock::now() + kJoinMax));
@@ -90,25 +88,31 @@ Status Supervisor::start(const LaunchOptions& options) {
       child.joined = child.reaped = true;
       child.status.host = std::move(found.host);
       child.channel = std::make_unique<ControlChannel>(std::move(found.socket));
-    } else if (Status started = start_child(child, rank, segment); !started) {
+    } else if (Status started = start_child(child, rank); !started) {
       end_children();
       return started;
     }
     child.last_heard = child.last_progress = Clock::now();
     children_.push_back(std::move(child));
-    config.rank = rank;
-    config.listen = host_of(rank);
-    // A child that is gone already is found by the monitor, with its cause.
-    if (!children_.back().channel->send(config)) children_.back().closed = true;
+    configure(children_.back(), rank);
   }
   monitor_ = std::thread([this] { monitor(); });
   return {};
 }
 
-Status Supervisor::start_child(Child& child, Rank rank, const std::optional<ShmSegment>& segment) {
+void Supervisor::configure(Child& child, Rank rank) {
+  config_.epoch = child.left = epoch_;
+  config_.rank = rank;
+  config_.listen = host_of(rank);
+  child.last_heard = child.last_progress = Clock::now();
+  // A child that is gone already is found by the monitor, with its cause.
+  if (!child.channel->send(config_)) child.closed = true;
+}
+
+Status Supervisor::start_child(Child& child, Rank rank) {
   SINEW_ASSIGN(auto sockets, socket_pair());
   std::vector<int> descriptors{sockets.second.get()};
-  if (segment) descriptors.push_back(segment->fd());
+  if (segment_) descriptors.push_back(segment_->fd());
   std::vector<std::string> arguments{"rank"};
   for (const auto& [damaged, what] : options_.faults)
     if (damaged == rank) arguments.insert(arguments.end(), {"--inject", what});
@@ -135,6 +139,8 @@ Supervisor::~Supervisor() {
 Status Supervisor::begin(BeginMessage request) {
   const std::lock_guard lock(mutex_);
   if (failure_) return fail(*failure_);
+  if (loss_) return fail(*loss_);
+  request_epoch_ = epoch_;
   events_.clear();
   in_request_ = true;
   for (std::size_t rank = 0; rank < children_.size(); ++rank) {
@@ -149,20 +155,35 @@ Status Supervisor::begin(BeginMessage request) {
 
 void Supervisor::cancel() {
   const std::lock_guard lock(mutex_);
-  if (!failure_ && in_request_ && !children_.front().channel->send(CancelMessage{}))
+  if (!failure_ && !loss_ && in_request_ && !children_.front().channel->send(CancelMessage{}))
     children_.front().closed = true;
 }
 
 Result<std::optional<ControlMessage>> Supervisor::next_event(std::chrono::milliseconds longest) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, longest, [&] { return !events_.empty() || failure_.has_value(); });
+  const auto over = [&] { return failure_ || loss_ || request_epoch_ != epoch_; };
+  changed_.wait_for(lock, longest, [&] { return !events_.empty() || over(); });
   if (!events_.empty()) {
     ControlMessage event = std::move(events_.front());
     events_.pop_front();
     return std::optional<ControlMessage>(std::move(event));
   }
   if (failure_) return fail(*failure_);
+  if (loss_) return fail(*loss_);
+  if (over()) return fail(ErrorCode::kPeerLost, "the epoch in which the request began is over");
   return std::optional<ControlMessage>();
+}
+
+Result<bool> Supervisor::await_epoch(std::chrono::milliseconds longest) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, longest, [&] { return failure_ || stage_ == Stage::kServing; });
+  if (failure_) return fail(*failure_);
+  return stage_ == Stage::kServing;
+}
+
+std::optional<Error> Supervisor::recovering() const {
+  const std::lock_guard lock(mutex_);
+  return loss_;
 }
 
 Status Supervisor::health() const {
@@ -183,11 +204,14 @@ void Supervisor::monitor() {
   while (true) {
     {
       const std::lock_guard lock(mutex_);
+      // The ranks that this thread has started again die with it.
+      if (stopping_) end_children();
       if (stopping_ || failure_) return;
       for (std::size_t i = 0; i < children_.size(); ++i) {
         const Child& child = children_[i];
-        descriptors[i] = {child.closed ? -1 : child.channel->descriptor(), POLLIN, 0};
-        if (child.channel->has_unsent()) descriptors[i].events |= POLLOUT;
+        const bool open = child.channel && !child.closed;
+        descriptors[i] = {open ? child.channel->descriptor() : -1, POLLIN, 0};
+        if (open && child.channel->has_unsent()) descriptors[i].events |= POLLOUT;
       }
     }
     ::poll(descriptors.data(), static_cast<nfds_t>(descriptors.size()),
@@ -199,11 +223,12 @@ void Supervisor::monitor() {
       look_at(children_[i], static_cast<Rank>(i), now);
     }
     decide(now);
+    if (!failure_) go_on(now);
   }
 }
 
 void Supervisor::read_messages(Child& child, Rank rank) {
-  if (child.closed) return;
+  if (child.closed || !child.channel) return;
   std::vector<ControlMessage> messages;
   Status status = child.channel->send_queued();
   if (const Status received = child.channel->receive(messages); !received) status = received;
@@ -217,6 +242,15 @@ void Supervisor::read_messages(Child& child, Rank rank) {
 
 void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
   RankStatus& status = child.status;
+  if (const auto* left = std::get_if<LeftMessage>(&message)) {
+    child.left = left->next;
+    return;
+  }
+  // What a rank says of an epoch that is over helps nobody, but that it ends.
+  const auto* last_words = std::get_if<FailedMessage>(&message);
+  if (child.left != epoch_ && !(last_words != nullptr && last_words->ends) &&
+      !std::holds_alternative<HeartbeatMessage>(message))
+    return;
   if (auto* listening = std::get_if<ListeningMessage>(&message)) {
     child.port = listening->port;
     if (!std::all_of(children_.begin(), children_.end(),
@@ -234,7 +268,6 @@ void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
     child.last_progress = Clock::now();
   } else if (auto* ready = std::get_if<ReadyMessage>(&message)) {
     status.ready = std::move(*ready);
-    changed_.notify_all();
   } else if (auto* heartbeat = std::get_if<HeartbeatMessage>(&message)) {
     if (heartbeat->steps != child.steps_seen) child.last_progress = Clock::now();
     child.steps_seen = heartbeat->steps;
@@ -246,13 +279,18 @@ void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
                      [](const Child& each) { return each.done; }))
       return;
     in_request_ = false;
+    recovery_.progressed();
     events_.push_back(children_.front().status.last_request);
     changed_.notify_all();
   } else if (auto* failed = std::get_if<FailedMessage>(&message)) {
-    child.failed = true;
+    child.failed = failed->ends;
     const ErrorCode code = failed->error.code;
     const bool blames_other = (code == ErrorCode::kPeerLost || code == ErrorCode::kDeadline) &&
                               failed->error.rank != rank;
+    // Its memory may be damaged: it is not kept.
+    if (code == ErrorCode::kIntegrity && failed->error.rank && *failed->error.rank >= 0 &&
+        static_cast<std::size_t>(*failed->error.rank) < children_.size())
+      children_[static_cast<std::size_t>(*failed->error.rank)].suspect = true;
     note(blames_other ? Evidence::kBlamesOther : Evidence::kOwnFault, code, rank,
          failed->error.message);
   } else if (std::holds_alternative<TraceMessage>(message) ||
@@ -260,6 +298,7 @@ void Supervisor::handle(Child& child, Rank rank, ControlMessage message) {
              (rank == 0 && (std::holds_alternative<TokenMessage>(message) ||
                             std::holds_alternative<LogitsMessage>(message)))) {
     child.last_progress = Clock::now();
+    recovery_.progressed();
     events_.push_back(std::move(message));
     changed_.notify_all();
   } else {
@@ -333,6 +372,8 @@ std::string Supervisor::describe(Rank rank) const {
 }
 
 void Supervisor::note(Evidence evidence, ErrorCode code, Rank rank, std::string_view what) {
+  if (evidence == Evidence::kSilent || evidence == Evidence::kStopped)
+    children_[static_cast<std::size_t>(rank)].suspect = true;
   if (troubles_.empty()) first_trouble_ = Clock::now();
   // A rank's own words need no introduction by process; what others see of it does.
   std::string message = evidence == Evidence::kOwnFault || evidence == Evidence::kBlamesOther
@@ -346,7 +387,20 @@ void Supervisor::decide(Clock::time_point now) {
   const auto cause =
       std::min_element(troubles_.begin(), troubles_.end(),
                        [](const Trouble& a, const Trouble& b) { return a.evidence < b.evidence; });
-  failure_ = cause->error;
+  const Error error = cause->error;
+  const bool first = stage_ == Stage::kStarting;
+  if (first || !recovery_.lost(now)) return give_up(error);
+  leave_epoch(error, now);
+}
+
+void Supervisor::give_up(Error cause) {
+  if (recovery_.losses() > RecoveryPolicy::kLossesMax)
+    cause.message +=
+        fmt::format("; given up after {} losses without a token between them", recovery_.losses());
+  else if (loss_)
+    cause.message += fmt::format("; it could not be mended within {} s (--recover)",
+                                 std::chrono::duration<double>(recovery_.longest()).count());
+  failure_ = std::move(cause);
   end_children();
   changed_.notify_all();
 }

@@ -13,6 +13,7 @@
 
 #include "engine/control_channel.h"
 #include "engine/launcher.h"
+#include "engine/recovery.h"
 #include "host/process.h"
 #include "transport/shm_segment.h"
 
@@ -35,6 +36,11 @@ struct LaunchOptions {
   TensorType cache_type = TensorType::kF16;
   HashScope hashes = HashScope::kNone;  // what ranks hash while they load, for kHashes
   bool verbose = false;                 // ranks tell how they are joined
+  // How long the loss of a rank may take to mend; 0: the first loss ends everything. Ranks that a
+  // launcher has started cannot be started again: 0 is needed there.
+  std::chrono::milliseconds recover{0};
+  // An answer that goes on is computed again in the very steps of the first time.
+  bool recover_exactly = false;
   // Where a launcher has started the processes of all ranks: that of rank 0, which is this one,
   // finds the others and starts rank 0 alone.
   std::optional<LaunchedRank> launched;
@@ -53,9 +59,10 @@ struct RankStatus {
 };
 
 // Starts the ranks of one model as child processes, or finds those that a launcher started, watches
-// them, and ends them. The first trouble ends the whole epoch: its cause is decided once (a killed
-// rank before those that merely noticed), all ranks are killed, and every later call returns that
-// one error.
+// them, and ends them. The first trouble ends the epoch: its cause is decided once (a killed rank
+// before those that merely noticed). Then the ranks that are at fault are started again, the others
+// leave their group and keep their weights, and all form the next epoch; or, where that is not
+// wanted or does not work, all ranks are killed and every later call returns that one error.
 //
 // Threads: `launch` is called on a thread that outlives the ranks, because they die with it; a
 // monitor thread of its own owns the sockets and children; all methods may be called from any
@@ -71,14 +78,20 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // Begins a request on all ranks. Then `next_event` until the DoneMessage.
+  // Begins a request on all ranks. Then `next_event` until the DoneMessage. kPeerLost between two
+  // epochs: see `await_epoch`.
   Status begin(BeginMessage request);
   void cancel();
   // Rank 0's next token or logits, any rank's trace or hash, or, once all ranks are done, the
   // DoneMessage; nothing if none comes within `longest`. An error at the latest when the monitor
-  // gives a rank up.
+  // gives a rank up: the request is over, with the epoch in which it began.
   Result<std::optional<ControlMessage>> next_event(std::chrono::milliseconds longest);
+  // True once requests can begin, false if that takes longer than `longest`; the error that ended
+  // everything.
+  Result<bool> await_epoch(std::chrono::milliseconds longest);
   Status health() const;
+  // The loss that is being mended.
+  std::optional<Error> recovering() const;
   std::vector<RankStatus> ranks() const;
 
  private:
@@ -105,15 +118,17 @@ class Supervisor {
     std::optional<std::uint16_t> port;
     bool done = true;  // with the current request
     bool reaped = false;
-    bool failed = false;  // it said why it ends
-    int stopped_by = 0;   // signal, while it is stopped
-    bool joined = false;  // started by a launcher: only its connection tells of it
-    bool closed = false;  // its end of the control socket
+    bool failed = false;   // it said why it ends
+    bool suspect = false;  // silent, or its results are wrong: not to be kept
+    Epoch left = 0;        // the epoch that it waits for, or is in
+    int stopped_by = 0;    // signal, while it is stopped
+    bool joined = false;   // started by a launcher: only its connection tells of it
+    bool closed = false;   // its end of the control socket
   };
 
   Supervisor() = default;
   Status start(const LaunchOptions& options);
-  Status start_child(Child& child, Rank rank, const std::optional<ShmSegment>& segment);
+  Status start_child(Child& child, Rank rank);
   void monitor();
   void read_messages(Child& child, Rank rank);
   void handle(Child& child, Rank rank, ControlMessage message);
@@ -121,6 +136,14 @@ class Supervisor {
   void look_at_silence(Child& child, Rank rank, Clock::time_point now);
   void note(Evidence evidence, ErrorCode code, Rank rank, std::string_view what);
   void decide(Clock::time_point now);
+  void give_up(Error cause);
+  void configure(Child& child, Rank rank);
+  // Between two epochs, in this order.
+  void leave_epoch(const Error& cause, Clock::time_point now);
+  Status replace(Child& child);
+  void go_on(Clock::time_point now);
+  Status start_epoch();
+  void epoch_is_ready(Clock::time_point now);
   void end_children();
   std::string describe(Rank rank) const;
   // Where the ranks listen for each other.
@@ -134,6 +157,18 @@ class Supervisor {
   std::vector<Trouble> troubles_;
   Clock::time_point first_trouble_;
   std::optional<Error> failure_;
+  // What an epoch goes through. Only the first one never leaves: a model that cannot be started is
+  // not started again.
+  enum class Stage : std::uint8_t { kStarting, kServing, kLeaving, kJoining };
+  Stage stage_ = Stage::kStarting;
+  Epoch epoch_ = 1;
+  Epoch request_epoch_ = 1;
+  std::optional<Error> loss_;  // that is being mended
+  Clock::time_point loss_time_;
+  Clock::time_point leave_end_;
+  RecoveryPolicy recovery_{std::chrono::milliseconds(0)};
+  ConfigureMessage config_;  // of every rank and epoch but for what `configure` fills in
+  std::optional<ShmSegment> segment_;
   bool in_request_ = false;
   bool stopping_ = false;
   std::thread monitor_;

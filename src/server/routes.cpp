@@ -119,10 +119,19 @@ HttpReply Routes::health() const {
     return reply_of(error);
   }
   nlohmann::ordered_json body;
+  const auto dump = [&] {
+    return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  };
+  if (const std::optional<Error> loss = model_.engine.recovering()) {
+    body["status"] = "recovering";
+    body["model"] = model_.id;
+    body["cause"] = loss->message;
+    return {.status = 503, .headers = {{"Retry-After", "1"}}, .body = dump()};
+  }
   body["status"] = "ok";
   body["model"] = model_.id;
   body["requests_waiting"] = sources_.waiting();
-  return {.body = body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)};
+  return {.body = dump()};
 }
 
 std::variant<HttpReply, ChatAnswerer::Job> Routes::chat(const HttpRequest& request) const {

@@ -137,6 +137,23 @@ Result<ShmSegment> ShmSegment::adopt(int fd, int ranks) {
   return segment;
 }
 
+void ShmSegment::renew() const {
+  for (shm::RankState& state : header().rank_states) {
+    state.attached = 0;
+    state.bell = 0;
+    state.sleeping = 0;
+  }
+  for (int from = 0; from < ranks(); ++from) {
+    for (int to = 0; to < ranks(); ++to) {
+      if (from == to) continue;
+      shm::Ring& each = ring(from, to);
+      each.tail = 0;
+      each.head = 0;
+      each.closed = 0;
+    }
+  }
+}
+
 int ShmSegment::fd() const {
   return mapping_->fd;
 }

@@ -49,14 +49,17 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
 
 }  // namespace shm
 
-// The memory of one group of ranks on this host, for one epoch. The supervisor creates it and
-// passes its descriptor to the ranks it starts; the memory goes when the last of them has closed
-// it, however they end: nothing has a name in the file system.
+// The memory of one group of ranks on this host, for one epoch at a time. The supervisor creates it
+// and passes its descriptor to the ranks it starts; the memory goes when the last of them has
+// closed it, however they end: nothing has a name in the file system.
 class ShmSegment {
  public:
   static Result<ShmSegment> create(int ranks);
   // Takes over `fd`, which stays open across exec of a rank; closes it on failure too.
   static Result<ShmSegment> adopt(int fd, int ranks);
+
+  // Back to the first state, for the next epoch of the same ranks. No process may use it meanwhile.
+  void renew() const;
 
   int fd() const;
   int ranks() const;

@@ -19,7 +19,8 @@ Deadline LinkHub::sleep_end(const LinkSleeper& sleeper, Deadline now, Deadline d
   const bool mixed = std::any_of(links_.begin(), links_.end(), [&](StreamLink* other) {
     return &other->sleeper() != &sleeper && other->pending();
   });
-  return mixed ? std::min(deadline, now + kMixedSleepMax) : deadline;
+  if (mixed) return std::min(deadline, now + kMixedSleepMax);
+  return stop_ == nullptr ? deadline : std::min(deadline, now + kStopLookInterval);
 }
 
 template <typename Attempt>

@@ -38,6 +38,10 @@ class LinkSleeper {
   virtual void sleep(const StreamLink& awaited, Direction direction, Deadline until) = 0;
 };
 
+// A rank that may be told to stop waiting looks this often whether it was: nothing wakes it for
+// that.
+inline constexpr std::chrono::milliseconds kStopLookInterval{20};
+
 // What the links of one rank share, whatever their kind: a wait for one of them moves the pending
 // sends of all. A kind wakes the rank only while a link of that kind is awaited, so a sleep is
 // short while a link of another kind has something pending.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <span>
 #include <vector>
 
@@ -11,10 +12,12 @@ namespace sinew {
 // Connected sockets of one rank to all others, by rank. Every rank listens at its entry of `peers`
 // (by rank) and connects to the ranks below its own, again and again until `deadline`. Connections
 // that do not say the right hello (another job or epoch, garbage, silence) are dropped and harm
-// nobody. kDeadline names a rank that is missing and what was last heard from it.
+// nobody. kDeadline names a rank that is missing and what was last heard from it; kCancelled once
+// `stop`, if given, is true.
 Result<std::vector<Socket>> connect_tcp_sockets(const GroupIdentity& identity,
                                                 TcpListener& listener,
-                                                std::span<const Endpoint> peers, Deadline deadline);
+                                                std::span<const Endpoint> peers, Deadline deadline,
+                                                const std::atomic<bool>* stop = nullptr);
 
 // The same where only rank 0 listens and is connected to all others: its sockets by rank.
 Result<std::vector<Socket>> await_tcp_star(const GroupIdentity& identity, TcpListener& listener,

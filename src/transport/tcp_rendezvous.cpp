@@ -92,7 +92,7 @@ class Rendezvous {
   // waits for those above to connect to `listener`; null where none is wanted.
   Rendezvous(const GroupIdentity& identity, TcpListener* listener, std::span<const Endpoint> peers,
              RankSet wanted);
-  Result<std::vector<Socket>> run(Deadline deadline);
+  Result<std::vector<Socket>> run(Deadline deadline, const std::atomic<bool>* stop = nullptr);
 
  private:
   bool complete() const;
@@ -260,10 +260,13 @@ Error Rendezvous::missing() const {
                late.front()};
 }
 
-Result<std::vector<Socket>> Rendezvous::run(Deadline deadline) {
+Result<std::vector<Socket>> Rendezvous::run(Deadline deadline, const std::atomic<bool>* stop) {
   while (!complete()) {
+    if (stop != nullptr && *stop)
+      return fail(ErrorCode::kCancelled, "this rank was told to stop connecting");
     start_attempts();
-    wait(next_event(deadline));
+    const Deadline event = next_event(deadline);
+    wait(stop == nullptr ? event : std::min(event, steady_clock::now() + kStopLookInterval));
     SINEW_TRY(take_new());
     for (Outbound& out : outbound_) advance(out);
     advance_strangers();
@@ -276,8 +279,8 @@ Result<std::vector<Socket>> Rendezvous::run(Deadline deadline) {
 
 Result<std::vector<Socket>> connect_tcp_sockets(const GroupIdentity& identity,
                                                 TcpListener& listener,
-                                                std::span<const Endpoint> peers,
-                                                Deadline deadline) {
+                                                std::span<const Endpoint> peers, Deadline deadline,
+                                                const std::atomic<bool>* stop) {
   const bool valid = identity.size >= 1 && identity.size <= kRankCountMax && identity.rank >= 0 &&
                      identity.rank < identity.size;
   if (!valid || peers.size() != static_cast<std::size_t>(identity.size)) {
@@ -285,7 +288,7 @@ Result<std::vector<Socket>> connect_tcp_sockets(const GroupIdentity& identity,
                 identity.size, peers.size());
   }
   Rendezvous rendezvous(identity, &listener, peers, LinkShare::everyone(identity).peers);
-  return rendezvous.run(deadline);
+  return rendezvous.run(deadline, stop);
 }
 
 Result<std::vector<Socket>> await_tcp_star(const GroupIdentity& identity, TcpListener& listener,

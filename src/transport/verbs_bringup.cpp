@@ -422,7 +422,7 @@ Result<Links> connect_verbs_links(const GroupIdentity& identity,
                                   std::span<const Endpoint> peers, Deadline deadline,
                                   const std::atomic<bool>* stop) {
   SINEW_ASSIGN(std::vector<Socket> sockets,
-               connect_tcp_sockets(identity, listener, peers, deadline));
+               connect_tcp_sockets(identity, listener, peers, deadline, stop));
   const LinkShare share = LinkShare::everyone(identity);
   if (stop != nullptr) share.hub->stop_when(*stop);
   SINEW_ASSIGN(VerbsBringUp up, bring_up_verbs(identity, provider, options, share.peers,
