@@ -178,6 +178,7 @@ Result<VerifyOptions> verify_options(const VerifyFlags& flags) {
                 "verify starts several sets of ranks in turn; run it without --launcher");
   VerifyOptions options;
   SINEW_ASSIGN(options.launch, flags.model.launch_options());
+  options.launch.recover = {};  // a lost rank is a finding
   const bool chosen =
       flags.model.ranks.has_value() || !flags.model.shares.empty() || !flags.model.stages.empty();
   options.may_skip = !chosen;

@@ -1,4 +1,5 @@
-// What the program does when a rank, the supervisor or the user stops in the middle of an answer.
+// What the program does when a rank, the supervisor or the user stops in the middle of an answer,
+// where a lost rank is not to be started again.
 // Each test kills or stops a process that computes, and asks: was the right rank named in time, and
 // is nothing left?
 #include <gtest/gtest.h>
@@ -57,6 +58,8 @@ std::vector<std::string> long_answer(const std::string& mode) {
           "--ignore-eos",
           "-n",
           "100000",
+          "--recover",
+          "0",
           "--verbose"};
 }
 

@@ -90,7 +90,7 @@ ends_naming "$folder/oneway-0.err" "$leader" "a cable that carries one direction
 tell_wire mend
 
 # A network that swallows everything, without a sign: the deadline has to end it.
-ip netns exec "$space" "$program" run "$model" "Tell me a story." --ranks 4 --link tcp --ignore-eos -n 100000 --temp 1 \
+ip netns exec "$space" "$program" run "$model" "Tell me a story." --ranks 4 --link tcp --recover 0 --ignore-eos -n 100000 --temp 1 \
   >"$folder/black.out" 2>"$folder/black.err" &
 leader=$!
 running+=($leader)

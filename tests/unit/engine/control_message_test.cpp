@@ -35,6 +35,7 @@ ConfigureMessage configure() {
   message.wire = WireType::kBf16;
   message.one_shot_max = 70000;
   message.hashes = HashScope::kSample;
+  message.recover = true;
   return message;
 }
 
@@ -45,6 +46,8 @@ BeginMessage begin() {
   message.request.sampling = {0.5F, 40, 0.9F, 0.05F, 1.1F, 0.2F, 0.3F, 32, 77};
   message.request.tokens_max = 128;
   message.request.end_tokens = {1, 2};
+  message.request.first_draw = 11;
+  message.request.stepwise = 10;
   message.fresh = true;
   return message;
 }
@@ -68,15 +71,17 @@ std::vector<ControlMessage> all_kinds() {
                                   CancelMessage{},
                                   ListeningMessage{4711},
                                   LoadingMessage{1, 2},
-                                  ReadyMessage{3, 4, "CPU", 0.25},
+                                  ReadyMessage{3, 1, 4, "CPU", 0.25},
                                   HeartbeatMessage{"idle", 12},
                                   TokenMessage{-1},
                                   LogitsMessage{{1.0F, -2.5F}},
                                   done(),
-                                  FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}},
+                                  FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}, false},
                                   TraceMessage{{-1, 2}, 7, {1.0F, 2.0F}},
                                   SliceHashMessage{3, {"output.weight", {5, 6}}},
-                                  EndMessage{}};
+                                  EndMessage{},
+                                  AbandonMessage{12},
+                                  LeftMessage{12}};
   EXPECT_EQ(all.size(), std::variant_size_v<ControlMessage>);
   return all;
 }
@@ -128,6 +133,7 @@ TEST(ControlMessage, EveryFieldOfAConfigurationTravels) {
   EXPECT_EQ(got.wire, sent.wire);
   EXPECT_EQ(got.one_shot_max, sent.one_shot_max);
   EXPECT_EQ(got.hashes, sent.hashes);
+  EXPECT_EQ(got.recover, sent.recover);
 }
 
 TEST(ControlMessage, EveryFieldOfARequestTravels) {
@@ -147,6 +153,8 @@ TEST(ControlMessage, EveryFieldOfARequestTravels) {
   EXPECT_EQ(sampling.seed, 77u);
   EXPECT_EQ(got.request.tokens_max, 128);
   EXPECT_EQ(got.request.end_tokens, sent.request.end_tokens);
+  EXPECT_EQ(got.request.first_draw, 11u);
+  EXPECT_EQ(got.request.stepwise, 10u);
   EXPECT_TRUE(got.fresh);
 }
 
@@ -172,13 +180,16 @@ TEST(ControlMessage, FieldsOfSmallMessagesTravel) {
   EXPECT_EQ(travelled(ListeningMessage{4711}).port, 4711);
   EXPECT_EQ(travelled(LoadingMessage{1, 2}).bytes_done, 1u);
   EXPECT_EQ(travelled(LoadingMessage{1, 2}).bytes_total, 2u);
-  const ReadyMessage ready = travelled(ReadyMessage{3, 4, "CPU", 0.25});
+  const ReadyMessage ready = travelled(ReadyMessage{3, 1, 4, "CPU", 0.25});
   EXPECT_EQ(ready.weight_bytes, 3u);
+  EXPECT_EQ(ready.read_bytes, 1u);
   EXPECT_EQ(ready.cache_bytes, 4u);
   EXPECT_EQ(ready.device, "CPU");
   EXPECT_EQ(ready.load_seconds, 0.25);
   EXPECT_EQ(travelled(HeartbeatMessage{"idle", 12}).activity, "idle");
   EXPECT_EQ(travelled(HeartbeatMessage{"idle", 12}).steps, 12u);
+  EXPECT_EQ(travelled(AbandonMessage{12}).next, 12u);
+  EXPECT_EQ(travelled(LeftMessage{13}).next, 13u);
   EXPECT_EQ(travelled(TokenMessage{129279}).token, 129279);
   EXPECT_THAT(travelled(LogitsMessage{{1.0F, -2.5F}}).values, ElementsAre(1.0F, -2.5F));
 }
@@ -196,11 +207,13 @@ TEST(ControlMessage, WhatVerifyAsksForTravels) {
 
 TEST(ControlMessage, ErrorsTravelWithAndWithoutARank) {
   const Error with_rank =
-      travelled(FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}}).error;
+      travelled(FailedMessage{Error{ErrorCode::kIntegrity, "differs", 3}, false}).error;
   EXPECT_EQ(with_rank.code, ErrorCode::kIntegrity);
   EXPECT_EQ(with_rank.message, "differs");
   EXPECT_EQ(with_rank.rank, 3);
-  EXPECT_EQ(travelled(FailedMessage{Error{ErrorCode::kIo, "", {}}}).error.rank, std::nullopt);
+  EXPECT_EQ(travelled(FailedMessage{Error{ErrorCode::kIo, "", {}}, true}).error.rank, std::nullopt);
+  EXPECT_FALSE(travelled(FailedMessage{Error{}, false}).ends);
+  EXPECT_TRUE(travelled(FailedMessage{Error{}, true}).ends);
 }
 
 TEST(ControlMessage, EveryTruncationOfEveryKindIsAnError) {

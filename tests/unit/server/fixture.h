@@ -45,12 +45,18 @@ class FakeEngine final : public Engine {
     return result;
   }
 
+  std::optional<Error> recovering() const override {
+    if (!mending) return std::nullopt;
+    return Error{ErrorCode::kPeerLost, "rank 1 was killed", 1};
+  }
+
   std::vector<TokenId> answer;
   bool endless = false;                 // repeats the answer for ever
   std::optional<std::size_t> fails_at;  // kPeerLost before the token of this index
   std::chrono::milliseconds token_time{0};
   std::chrono::milliseconds prefill_time{0};
   std::atomic<bool> sick{false};
+  std::atomic<bool> mending{false};  // a rank, for the moment
   std::atomic<int> running{0};
   std::atomic<int> finished{0};
   std::atomic<bool> cancelled{false};

@@ -211,6 +211,19 @@ TEST_F(ServerTest, FullLine_Gets429_AndTheLineIsServedInTheEnd) {
   EXPECT_EQ(parse_answer(second.read_all()).status, 200);
 }
 
+TEST_F(ServerTest, Recovery_IsToldByHealthAndRequestsWaitForIt) {
+  start();
+  engine->mending = true;
+  const Answer during = get("/health");
+  EXPECT_EQ(during.status, 503);
+  EXPECT_EQ(during.json()["status"], "recovering");
+  EXPECT_EQ(during.json()["cause"], "rank 1 was killed");
+  EXPECT_NE(during.header.find("Retry-After"), std::string::npos);
+  EXPECT_EQ(chat("").status, 200) << "the engine lets it wait; it is not refused";
+  engine->mending = false;
+  EXPECT_EQ(get("/health").status, 200);
+}
+
 TEST_F(ServerTest, WhoLeavesTheLine_MakesRoom) {
   options.waiting_max = 1;
   engine->prefill_time = 500ms;

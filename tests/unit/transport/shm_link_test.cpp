@@ -41,6 +41,23 @@ TEST_F(ShmLinkTest, AdoptedDescriptor_IsTheSameMemory) {
   EXPECT_EQ(came, message);
 }
 
+TEST_F(ShmLinkTest, RenewedSegment_ServesAnotherEpochAndKeepsNothingOfTheOld) {
+  const std::array<std::byte, 2> old{std::byte{1}, std::byte{2}};
+  {
+    Links ours = links(0);
+    const Links theirs = links(1);
+    ASSERT_TRUE(ours[1]->start_send(old, {}));  // and nobody receives it
+  }
+  segment_.front().renew();
+  Links ours = links(0);
+  Links theirs = links(1);
+  const std::array<std::byte, 2> message{std::byte{3}, std::byte{4}};
+  ASSERT_TRUE(ours[1]->start_send(message, {}));
+  std::array<std::byte, 2> came{};
+  ASSERT_TRUE(theirs[0]->receive(came, in(milliseconds{1000})));
+  EXPECT_EQ(came, message);
+}
+
 TEST_F(ShmLinkTest, WrongDescriptors_AreRefusedNotMapped) {
   EXPECT_FALSE(ShmSegment::adopt(dup(segment_.front().fd()), 3)) << "made for two ranks";
   EXPECT_FALSE(ShmSegment::adopt(open("/dev/null", O_RDWR), 2));
