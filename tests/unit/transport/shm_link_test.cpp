@@ -4,6 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <future>
+
 #include "unit/transport/ranks.h"
 
 namespace sinew::testing {
@@ -56,6 +59,22 @@ TEST_F(ShmLinkTest, RenewedSegment_ServesAnotherEpochAndKeepsNothingOfTheOld) {
   std::array<std::byte, 2> came{};
   ASSERT_TRUE(theirs[0]->receive(came, in(milliseconds{1000})));
   EXPECT_EQ(came, message);
+}
+
+TEST_F(ShmLinkTest, WaitingForASilentPeer_EndsWhenToldToStop) {
+  const LinkShare share = LinkShare::everyone(identity_of(0, 2));
+  std::atomic<bool> stop{false};
+  share.hub->stop_when(stop);
+  auto ours = make_shm_links(segment_.front(), identity_of(0, 2), share);
+  ASSERT_TRUE(ours);
+  auto waiting = std::async(std::launch::async, [&] {
+    std::array<std::byte, 2> came{};
+    return (*ours)[1]->receive(came, in(milliseconds{20000}));
+  });
+  EXPECT_EQ(waiting.wait_for(milliseconds{50}), std::future_status::timeout);
+  stop = true;
+  ASSERT_EQ(waiting.wait_for(milliseconds{5000}), std::future_status::ready);
+  EXPECT_EQ(waiting.get().error().code, ErrorCode::kCancelled);
 }
 
 TEST_F(ShmLinkTest, WrongDescriptors_AreRefusedNotMapped) {

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <future>
 
 #include "transport/tcp_hello.h"
@@ -37,6 +38,22 @@ TEST(Hello, Errors_SayWhatWasExpected) {
   EXPECT_THAT(check_hello(encode_hello(identity_of(1, 3)), identity_of(0, 4)).error().message,
               HasSubstr("rank 1 of 3"));
   EXPECT_FALSE(check_hello(encode_hello(identity_of(0, 4)), identity_of(0, 4)));
+}
+
+TEST(TcpSockets, Connecting_EndsWhenToldToStop) {
+  auto listener = TcpListener::bind("127.0.0.1", 0);
+  ASSERT_TRUE(listener);
+  const std::vector<Endpoint> peers(2, Endpoint{"127.0.0.1", listener->port()});
+  std::atomic<bool> stop{false};
+  auto connecting = std::async(std::launch::async, [&] {
+    return connect_tcp_sockets(identity_of(0, 2), *listener, peers, in(milliseconds{20000}), &stop);
+  });
+  EXPECT_EQ(connecting.wait_for(milliseconds{50}), std::future_status::timeout);
+  stop = true;
+  ASSERT_EQ(connecting.wait_for(milliseconds{5000}), std::future_status::ready);
+  const auto sockets = connecting.get();
+  ASSERT_FALSE(sockets);
+  EXPECT_EQ(sockets.error().code, ErrorCode::kCancelled);
 }
 
 // A stranger's connection to rank 0 of two.
