@@ -16,6 +16,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/assert.h"
+
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
 #include <mach/mach.h>
@@ -127,6 +129,7 @@ std::optional<ChildEvent> poll_child(pid_t child) {
 }
 
 bool kill_child(pid_t child, std::chrono::steady_clock::time_point deadline) {
+  SINEW_ASSERT(child > 0);  // 0 and below mean many processes
   ::kill(child, SIGKILL);
   while (true) {
     const pid_t reaped = ::waitpid(child, nullptr, WNOHANG);
