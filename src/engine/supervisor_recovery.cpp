@@ -77,6 +77,7 @@ Status Supervisor::start_epoch() {
     if (child.reaped) {
       SINEW_TRY(start_child(child, rank));
       child.reaped = false;
+      if (options_.verbose) spdlog::info("rank {}: pid {}", rank, child.status.process);
     }
     child.status.ready.reset();
     child.port.reset();
@@ -92,17 +93,13 @@ void Supervisor::epoch_is_ready(Clock::time_point now) {
   if (loss_) {
     std::uint64_t read = 0;
     std::uint64_t held = 0;
-    std::string started;
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      const RankStatus& status = children_[rank].status;
-      read += status.ready->read_bytes;
-      held += status.ready->weight_bytes;
-      if (status.ready->read_bytes > 0)
-        started += fmt::format("; rank {}: pid {}", rank, status.process);
+    for (const Child& child : children_) {
+      read += child.status.ready->read_bytes;
+      held += child.status.ready->weight_bytes;
     }
-    spdlog::warn("epoch {} serves, {:.2f} s after the loss: {} of {} read again{}", epoch_,
+    spdlog::warn("epoch {} serves, {:.2f} s after the loss: {} of {} read again", epoch_,
                  std::chrono::duration<double>(now - loss_time_).count(), format_bytes(read),
-                 format_bytes(held), started);
+                 format_bytes(held));
     loss_.reset();
   }
   changed_.notify_all();
