@@ -93,6 +93,16 @@ Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& 
     moved.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, kDescriptorsAbove));
     ::posix_spawn_file_actions_adddup2(&actions, moved.back().get(), child_fd++);
   }
+  short flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK;
+  // Libraries open descriptors that children would inherit. A client's connection that a rank holds
+  // as well stays open when the server closes it.
+#ifdef __APPLE__
+  for (int fd = 0; fd < kFirstChildDescriptor; ++fd)
+    ::posix_spawn_file_actions_addinherit_np(&actions, fd);
+  flags |= POSIX_SPAWN_CLOEXEC_DEFAULT;
+#else
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, child_fd);
+#endif
   // The child starts with default signals: the parent's handlers and mask are its own affair.
   sigset_t all;
   sigset_t none;
@@ -101,8 +111,7 @@ Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& 
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(
-      &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  ::posix_spawnattr_setflags(&attributes, flags);
 
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -32,8 +32,8 @@ class Descriptor {
 Result<std::pair<Descriptor, Descriptor>> socket_pair();
 
 // Starts `program` with `arguments` (without argv[0]) in a process group of its own, so that a
-// terminal's Ctrl-C reaches the parent alone. The child gets `descriptors` as 3, 4, ..; standard
-// streams are shared.
+// terminal's Ctrl-C reaches the parent alone. The child gets `descriptors` as 3, 4, .., the
+// standard streams, and nothing else that is open here.
 Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& arguments,
                     const std::vector<int>& descriptors);
 

@@ -97,6 +97,17 @@ TEST(Spawn, MissingProgramIsNamed) {
   EXPECT_THAT(child.error().message, HasSubstr("/no/such/program"));
 }
 
+TEST(Spawn, ChildInheritsOnlyWhatItIsGiven) {
+  const Descriptor stray(::open("/dev/null", O_RDONLY));  // not close-on-exec, as libraries do
+  ASSERT_GE(stray.get(), 0);
+  const auto pair = socket_pair();
+  ASSERT_TRUE(pair);
+  const std::string seen = fmt::format("[ -e /dev/fd/3 ] && ! [ -e /dev/fd/{} ]", stray.get() + 20);
+  const Descriptor high(::fcntl(stray.get(), F_DUPFD, stray.get() + 20));
+  ASSERT_EQ(high.get(), stray.get() + 20);
+  expect_event(shell(seen, {pair->second.get()}), ChildEvent::Kind::kExited, 0);
+}
+
 TEST(PollChild, StrangerAndRunningChildHaveNoEvent) {
   EXPECT_FALSE(poll_child(::getppid()));
   auto pair = socket_pair();
