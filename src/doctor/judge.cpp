@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::uint64_t kMib = 1u << 20;
 constexpr std::uint64_t kGib = 1u << 30;
-// What a verbs rank registers for each of seven peers at the default slots, rounded up.
+// Ten slots of 16 KiB for each of seven peers, in an arena of a power of two.
+constexpr std::uint64_t kLockedBytesNeeded = 2 * kMib;
+// Larger slots, and the queues of drivers that count them, want more.
 constexpr std::uint64_t kLockedBytesMin = 64 * kMib;
 // A rank holds sockets to all peers, the model's parts and the driver's files; a server its
 // clients.
@@ -111,9 +113,10 @@ class Judge {
     if (!facts_.locked_limit_bytes) return ok("memlock", "unlimited");
     const std::uint64_t limit = *facts_.locked_limit_bytes;
     if (limit >= kLockedBytesMin) return ok("memlock", format_bytes(limit));
-    add("memlock", has_rdma() ? CheckState::kFail : CheckState::kWarn,
-        fmt::format("{} may be locked; RDMA registers up to {}", format_bytes(limit),
-                    format_bytes(kLockedBytesMin)),
+    const bool too_little = has_rdma() && limit < kLockedBytesNeeded;
+    add("memlock", too_little ? CheckState::kFail : CheckState::kWarn,
+        fmt::format("{} may be locked; RDMA needs {}, with larger slots {}", format_bytes(limit),
+                    format_bytes(kLockedBytesNeeded), format_bytes(kLockedBytesMin)),
         "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf");
   }
 

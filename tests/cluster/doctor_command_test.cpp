@@ -69,6 +69,28 @@ TEST(Doctor, NamesLowLimitsAndTheirRemedies) {
   EXPECT_NE(locked["remedy"], "");
 }
 
+// A process that looks like a rank: it waits to open a pipe named "rank" that nobody writes.
+TEST(Doctor, NamesALeftoverRankByItsPid) {
+  TemporaryFolder folder;
+  const auto output = run_process(
+      {"/bin/bash", "-c",
+       "cd '" + folder.file("") +
+           "' && mkfifo rank && { bash -c 'exec -a sinew cat rank' & } && pid=$! && "
+           "until tr '\\0' ' ' < /proc/$pid/cmdline | grep -q '^sinew rank'; do sleep 0.05; done; "
+           "'" SINEW_PROGRAM "' doctor --json; kill $pid; echo \"pid $pid\" >&2"},
+      "", std::chrono::seconds(60));
+  ASSERT_TRUE(output) << output.error().message;
+  const auto json = nlohmann::json::parse(output->out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << output->out;
+  const auto check = Report{0, json}.check("leftovers");
+  EXPECT_EQ(check["state"], "WARN");
+  const std::size_t at = output->err.rfind("pid ");
+  ASSERT_NE(at, std::string::npos);
+  const std::string pid = output->err.substr(at + 4, output->err.size() - at - 5);
+  EXPECT_NE((check["remedy"].get<std::string>() + " ").find(" " + pid + " "), std::string::npos)
+      << check << " for " << pid;
+}
+
 TEST(Doctor, TellsAPeerThatAnswersFromOneThatIsNoAddress) {
   const Report report = doctor("--peers 127.0.0.1:1,nowhere");
   EXPECT_EQ(report.check("peer.127.0.0.1:1")["state"], "OK");

@@ -61,10 +61,12 @@ TEST(DoctorJudge, WiredLimitOfMacsIsHeldAgainstTheModel) {
 
 TEST(DoctorJudge, LowMemlockFailsOnlyWhereThereIsRdma) {
   MachineFacts facts = sound("Linux");
-  facts.locked_limit_bytes = 8u << 20;
+  facts.locked_limit_bytes = 64u << 10;
   EXPECT_EQ(check_of(facts, "memlock").state, CheckState::kWarn);
   facts.rdma = {{"mlx5_0", true, ""}};
   EXPECT_EQ(check_of(facts, "memlock").state, CheckState::kFail);
+  facts.locked_limit_bytes = 8u << 20;  // the usual limit holds the default slots
+  EXPECT_EQ(check_of(facts, "memlock").state, CheckState::kWarn);
 }
 
 TEST(DoctorJudge, RdmaThatDoesNotOpenIsAFaultWhateverTheFlagSays) {
