@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/doctor.h"
 #include "cli/show.h"
 #include "cli/verify.h"
 #include "engine/rank_main.h"
@@ -34,7 +35,8 @@ struct CommandLine {
   BenchLinksFlags bench_links;
   BenchCollectivesFlags bench_collectives;
   VerifyFlags verify;
-  bool proven = true;  // what verify found
+  DoctorFlags doctor;
+  bool proven = true;  // what verify or doctor found
   std::string show_path;
   bool show_json = false;
   int demo_ranks = 4;
@@ -49,6 +51,7 @@ struct CommandLine {
     add_small();
     add_measurements();
     add_verify();
+    add_doctor();
   }
 
   void add_run() {
@@ -122,6 +125,23 @@ struct CommandLine {
     sub->callback([this] {
       command = [this]() -> Status {
         SINEW_ASSIGN(proven, verify_command(verify));
+        return {};
+      };
+    });
+  }
+
+  void add_doctor() {
+    CLI::App* sub = app.add_subcommand(
+        "doctor", "Find what on this machine keeps a model from running, and how to mend it");
+    sub->add_option("MODEL", doctor.model, "GGUF file that is to run here");
+    sub->add_option("--peers", doctor.peers, "Machines to reach, as in 10.77.12.2,10.77.13.2:7000")
+        ->delimiter(',');
+    sub->add_flag("--json", doctor.json, "As JSON");
+    sub->add_flag("--probe-rdma", doctor.probe_rdma)->group("");
+    sub->callback([this] {
+      doctor.ggml = SINEW_GGML_VERSION;
+      command = [this]() -> Status {
+        SINEW_ASSIGN(proven, doctor_command(doctor));
         return {};
       };
     });
