@@ -17,11 +17,13 @@ namespace sinew {
 struct ModelNeeds {
   std::uint64_t split_bytes = 0;     // divided among the nodes of a stage: weights and cache
   std::uint64_t mirrored_bytes = 0;  // held by every node of a stage
-  std::uint32_t units = 1;           // the smallest number of shares that a layer divides into
+  std::uint32_t units = 1;           // shares into which the layers of a stage are divided
   std::uint32_t layers = 1;
   friend bool operator==(const ModelNeeds&, const ModelNeeds&) = default;
 };
-// For a context of `cells` tokens with a cache of `cache_type`. kUsage as for make_plan.
+// For a context of `cells` tokens with a cache of `cache_type`. plan/ rounds every dimension of the
+// model to its own units, so that a node's bytes may differ from its share by one of each; the node
+// checks its own plan again before it loads. kUsage as for make_plan.
 Result<ModelNeeds> model_needs(const ModelSpec& spec, const std::vector<BoundTensor>& tensors,
                                std::int64_t cells, TensorType cache_type);
 
@@ -45,6 +47,9 @@ struct DesiredModel {
   std::uint64_t wait_ms = 30000;
   friend bool operator==(const DesiredModel&, const DesiredModel&) = default;
 };
+
+// kUsage for needs that no model has: of sizes that overflow, or divided into nothing.
+Status check_needs(const DesiredModel& model);
 
 // One node's part: `units` of the layers of `stage`.
 struct NodeShare {

@@ -56,7 +56,7 @@ struct Member {
   std::string version;
   std::vector<Address> addresses;
   std::uint64_t memory_bytes = 0;            // physical
-  std::uint64_t memory_available_bytes = 0;  // what a model may take now
+  std::uint64_t memory_available_bytes = 0;  // what models may take, those that run included
   std::vector<ModelId> models;               // files on this node's disk
   friend bool operator==(const Member&, const Member&) = default;
 };
@@ -66,13 +66,20 @@ enum class Liveness : std::uint8_t {
   kSuspect,  // no sign of life for `suspect_after`: nothing new is placed on it
 };
 
+// A peer whose beats arrive directly, and over what.
+struct PeerLink {
+  NodeId peer;
+  PathKind kind = PathKind::kUnknown;
+  friend bool operator==(const PeerLink&, const PeerLink&) = default;
+};
+
 // A member as this node knows it. A node that is gone is in no list.
 struct MemberView {
   Member member;
   Liveness liveness = Liveness::kAlive;
-  Time last_sign{};           // when its beat last grew, direct or told by others
-  bool heard = false;         // its beats reach this node directly
-  std::vector<NodeId> hears;  // whom it hears directly, by its own word
+  Time last_sign{};             // when its beat last grew, direct or told by others
+  bool heard = false;           // its beats reach this node directly
+  std::vector<PeerLink> hears;  // whom it hears directly, by its own word
 };
 
 inline constexpr std::size_t kMembersMax = 64;
@@ -95,12 +102,16 @@ struct ClusterTiming {
   double drift = 0.01;
   Time renew_every = std::chrono::milliseconds{400};
   Time campaign_backoff = std::chrono::milliseconds{600};  // between attempts, up to twice that
+  // Alive for so long before a node may become a voter; up for so long before it decides.
   Time voter_stable = std::chrono::seconds{5};  // alive for so long before it becomes a voter
   Time voter_replace_after =
       std::chrono::minutes{5};                // a voter that is gone keeps its seat so long
   Time path_fresh = std::chrono::seconds{3};  // a probe counts for so long
   Time path_better_after =
       std::chrono::seconds{5};  // a better path is good so long before it is used
+  // A node that hears no coordinator for so long ends its ranks: it may be in a minority.
+  Time serve_alone = std::chrono::seconds{6};
+  Time command_resend = std::chrono::seconds{1};
   Time command_deadline = std::chrono::seconds{10};  // a command without an answer has failed
 };
 
