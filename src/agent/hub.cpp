@@ -271,6 +271,10 @@ void Hub::take_hello(Connection& connection, const ControlFrame& frame) {
       if (const auto dial = dials_.find(key(connection.address)); dial != dials_.end())
         dial->second.self = true;
     }
+    if (self && !connection.dialled) {
+      connection.own = true;  // the dialling end closes it, once it has seen the same
+      return;
+    }
     if (!self) {
       Happening duplicate;
       duplicate.kind = Happening::Kind::kDuplicate;
@@ -353,7 +357,7 @@ void Hub::report_end(const Connection& connection) {
   ended.dialled = connection.dialled;
   ended.error = *connection.broken;
   if (!connection.peer) {
-    if (connection.broken->code == ErrorCode::kCancelled) return;
+    if (connection.own || connection.broken->code == ErrorCode::kCancelled) return;
     ended.kind = Happening::Kind::kRefused;
     happenings_.push_back(std::move(ended));
     return;

@@ -107,6 +107,7 @@ class Hub {
     std::optional<Hello> peer;
     std::optional<Error> broken;
     bool greeted = false;  // our hello is sent
+    bool own = false;      // this agent dialled itself
   };
   struct Dial {
     Target target;

@@ -99,10 +99,12 @@ Result<std::unique_ptr<TlsSettings>> TlsSettings::create(const ClusterSecret& se
   parts->session.reset(SSL_SESSION_new());
   SSL_CTX* context = parts->context.get();
   const std::string protocol = protocol_name();
+  constexpr std::array<unsigned char, 5> kPurpose{'s', 'i', 'n', 'e', 'w'};  // OpenSSL wants one
   bool good =
       context != nullptr && parts->session != nullptr &&
       SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
       SSL_CTX_set_ciphersuites(context, kCipher) == 1 && SSL_CTX_set_num_tickets(context, 0) == 1 &&
+      SSL_CTX_set_session_id_context(context, kPurpose.data(), kPurpose.size()) == 1 &&
       SSL_CTX_set_alpn_protos(context, reinterpret_cast<const unsigned char*>(protocol.data()),
                               static_cast<unsigned>(protocol.size())) == 0;
   if (good) {
@@ -117,10 +119,12 @@ Result<std::unique_ptr<TlsSettings>> TlsSettings::create(const ClusterSecret& se
     SSL_CTX_set_alpn_select_cb(context, &Parts::choose_protocol, nullptr);
     const std::unique_ptr<SSL, FreeSsl> ssl(SSL_new(context));
     const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl.get(), kCipherCode.data());
-    good = cipher != nullptr &&
-           SSL_SESSION_set1_master_key(parts->session.get(), key.data(), key.size()) == 1 &&
-           SSL_SESSION_set_cipher(parts->session.get(), cipher) == 1 &&
-           SSL_SESSION_set_protocol_version(parts->session.get(), TLS1_3_VERSION) == 1;
+    good =
+        cipher != nullptr &&
+        SSL_SESSION_set1_master_key(parts->session.get(), key.data(), key.size()) == 1 &&
+        SSL_SESSION_set_cipher(parts->session.get(), cipher) == 1 &&
+        SSL_SESSION_set1_id_context(parts->session.get(), kPurpose.data(), kPurpose.size()) == 1 &&
+        SSL_SESSION_set_protocol_version(parts->session.get(), TLS1_3_VERSION) == 1;
   }
   ERR_clear_error();
   if (!good) return fail(ErrorCode::kUnsupported, "this OpenSSL has no TLS 1.3 with {}", kCipher);
