@@ -300,7 +300,11 @@ void Hub::take_hello(Connection& connection, const ControlFrame& frame) {
     if (const auto dial = dials_.find(key(connection.address)); dial != dials_.end())
       connection.address = dial->second.target.address;
   }
+  // Another way to a peer that is reached already is known by its probes; the way that a peer came
+  // itself says least of where it can be dialled.
+  const Connection* other = best(hello->id, std::nullopt);
   connection.peer = std::move(*hello);
+  if (other != nullptr && (other->dialled || !connection.dialled)) return;
   Happening connected;
   connected.kind = Happening::Kind::kConnected;
   connected.peer = connection.peer->id;
