@@ -22,8 +22,8 @@ void World::start_fault() {
   const std::size_t a = random_() % nodes_.size();
   std::size_t b = random_() % nodes_.size();
   if (b == a) b = (a + 1) % nodes_.size();
-  const Time until =
-      std::min(now_ + (chance() < 0.3 ? between(100ms, 1500ms) : between(2s, 12s)), kFaultsEnd);
+  const Time until = std::min(now_ + (chance() < 0.3 ? between(100ms, 1500ms) : between(2s, 12s)),
+                              kFaultsEnd - 1ms);
   ++outcome_.faults;
   outcome_.faults_at_once = std::max(outcome_.faults_at_once, ++faults_now_);
   // Cuts and slow links are counted, so that faults may lie over each other.
@@ -115,10 +115,6 @@ void World::start_fault() {
 // From here on all must come right again; one machine may stay dead.
 void World::heal_all() {
   say("the faults stop");
-  faults_over_ = true;
-  for (auto& row : links_)
-    for (Link& link : row) link = {};
-  loss_ = twice_ = 0;
   const bool bury = nodes_.size() > 3 && random_() % 2 == 0;
   const std::size_t dead = random_() % nodes_.size();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {

@@ -45,10 +45,10 @@ void World::check_started(std::size_t index, const NodeCore::StartModel& start) 
 // voters, both ways. Nodes that are stopped or dead reach nobody.
 void World::note_contact() {
   for (const Node& node : nodes_)
-    if (node.up && node.core->state().last_epoch >= newest_state_.last_epoch &&
-        !node.core->state().voters.empty())
-      newest_state_ = node.core->state();
-  const auto& voters = newest_state_.voters;
+    if (node.up && node.core->state_tag() > newest_tag_) {
+      newest_tag_ = node.core->state_tag();
+      voters_ = node.core->state().voters;
+    }
   const auto joined = [&](std::size_t a, std::size_t b) {
     return a == b ||
            (links_[a][b].cuts == 0 && links_[b][a].cuts == 0 && nodes_[b].up && !nodes_[b].paused);
@@ -56,8 +56,8 @@ void World::note_contact() {
   for (std::size_t hub = 0; hub < nodes_.size(); ++hub) {
     if (!nodes_[hub].up || nodes_[hub].paused) continue;
     const auto reached =
-        std::ranges::count_if(voters, [&](const NodeId& id) { return joined(hub, index_of(id)); });
-    if (static_cast<std::size_t>(reached) * 2 <= voters.size()) continue;
+        std::ranges::count_if(voters_, [&](const NodeId& id) { return joined(hub, index_of(id)); });
+    if (static_cast<std::size_t>(reached) * 2 <= voters_.size()) continue;
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       if (i == hub || links_[hub][i].cuts == 0) nodes_[i].last_contact = now_;
   }

@@ -66,6 +66,8 @@ World::World(const Settings& settings) : settings_(settings), random_(settings.s
     model.name = fmt::format("model-{}", i);
     // Both together fit the cluster less its largest node, and hardly less than that.
     model.needs = {total / 6, 1u << 20, 64, 32};
+    // One runs on a single node, which may find itself alone.
+    if (i == 1) model.needs = {512u << 20, 1u << 20, 1, 32};
     model.on_loss = random_() % 3 == 0 ? OnLoss::kWait : OnLoss::kReplace;
     model.on_return = random_() % 2 == 0 ? OnReturn::kWiden : OnReturn::kStay;
     model.wait_ms = 4000;
@@ -120,6 +122,7 @@ void World::boot(std::size_t index) {
   node.timer_at = Time::max();
   node.member.incarnation += 1;
   node.member.nonce = random_();
+  node.agreed = {};
   node.last_epoch_agreed = 0;
   NodeCore::Options options;
   options.self = node.member;
@@ -134,8 +137,10 @@ void World::boot(std::size_t index) {
   if (!core) return violate("a node cannot start: " + core.error().message);
   node.core = std::move(*core);
   say("{} starts, incarnation {}", node.member.name, node.member.incarnation);
+  RequestLog::Settings log_settings;
+  if (settings_.mutation == Mutation::kLostRequest) log_settings.recover_max = 1000s;
   for (const DesiredModel& model : models_)
-    node.logs.insert_or_assign(model.id, RequestLog(RequestLog::Settings{}));
+    node.logs.insert_or_assign(model.id, RequestLog(log_settings));
   node.log_epoch.clear();
   node.last_contact = now_;
   drive(index, [](NodeCore& c, Time now) { return c.start(now); });
@@ -169,7 +174,10 @@ void World::resume(std::size_t index) {
   say("{} goes on", node.member.name);
   node.paused = false;
   std::deque<std::function<void()>> held = std::exchange(node.held, {});
-  for (auto& act : held) at(now_ + between(0s, 2ms), std::move(act));
+  for (auto& act : held)
+    at(now_ + between(0s, 2ms), [this, index, act = std::move(act), life = node.life] {
+      if (nodes_[index].life == life) act();
+    });
 }
 
 void World::drive(std::size_t index,
@@ -293,7 +301,8 @@ Outcome World::run() {
   std::string left = "all";
   Time next_check = kFaultsEnd + kGhostMax;
   while (!events_.empty() && outcome_.violation.empty()) {
-    Pending next = events_.top();
+    // The order does not depend on what is moved out.
+    Pending next = std::move(const_cast<Pending&>(events_.top()));
     events_.pop();
     now_ = next.at;
     next.act();

@@ -113,6 +113,7 @@ struct Node {
   std::uint64_t life = 0;  // grows at each crash and start: old timers are of no use
   Time timer_at = Time::max();
   Time last_contact{};  // with a majority, in true time: see invariants.cpp
+  ValueTag agreed;
   Epoch last_epoch_agreed = 0;
   std::map<ModelId, Epoch> last_started;
   std::map<ModelId, RankState> ranks;
@@ -208,14 +209,14 @@ class World {
   double loss_ = 0;
   double twice_ = 0;
   int faults_now_ = 0;
-  bool faults_over_ = false;
   std::vector<DesiredModel> models_;
   std::map<std::uint64_t, NodeId> holder_of_term_;
   std::map<Epoch, Assignment> epochs_;
   std::vector<Expected> requests_;
   std::map<std::uint64_t, Status> answers_;
   std::uint64_t commands_ = 0;
-  ClusterState newest_state_;
+  ValueTag newest_tag_;
+  std::vector<NodeId> voters_;  // of the newest agreed state
 };
 
 TokenId expected_token(RequestId request, std::uint32_t index, TokenId previous);
