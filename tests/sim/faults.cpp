@@ -22,7 +22,7 @@ void World::start_fault() {
   const std::size_t a = random_() % nodes_.size();
   std::size_t b = random_() % nodes_.size();
   if (b == a) b = (a + 1) % nodes_.size();
-  const Time until = std::min(now_ + (chance() < 0.3 ? between(100ms, 1500ms) : between(2s, 12s)),
+  const Time until = std::min(now_ + (chance() < 0.3 ? between(100ms, 1500ms) : between(2s, 16s)),
                               kFaultsEnd - 1ms);
   ++outcome_.faults;
   outcome_.faults_at_once = std::max(outcome_.faults_at_once, ++faults_now_);

@@ -18,12 +18,12 @@ void World::check_now() {
                           node.last_epoch_agreed, epoch));
     node.last_epoch_agreed = epoch;
     if (!node.core->coordinates(local(node))) continue;
-    if (holder)
-      violate(fmt::format("{} and {} coordinate at once", holder->member.name, node.member.name));
-    holder = &node;
     const auto [it, is_new] = holder_of_term_.emplace(node.core->term(), node.id);
     if (!is_new && it->second != node.id)
       violate(fmt::format("two nodes coordinate in term {}", node.core->term()));
+    if (holder)
+      violate(fmt::format("{} and {} coordinate at once", holder->member.name, node.member.name));
+    holder = &node;
   }
 }
 

@@ -51,14 +51,13 @@ INSTANTIATE_TEST_SUITE_P(
     Mutations, BrokenProgram,
     ::testing::Values(Broken{Mutation::kLongLease, "coordinate at once"},
                       Broken{Mutation::kForgetfulDisk, "two nodes coordinate in term"},
-                      Broken{Mutation::kForgetfulDisk, "means two things"},
                       Broken{Mutation::kForgetfulDisk, "goes back"},
                       Broken{Mutation::kSlowBurial, "ghost"},
                       Broken{Mutation::kRawTokens, "wrong, lost or doubled"},
                       Broken{Mutation::kLostRequest, "has not ended"},
                       Broken{Mutation::kServeAlone, "no contact with a majority"},
                       Broken{Mutation::kDeafNode, "not converged"}),
-    [](const auto& info) { return "Case" + std::to_string(info.index); });
+    [](const auto& one) { return "Case" + std::to_string(one.index); });
 
 }  // namespace
 }  // namespace sinew::sim
