@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -87,6 +88,13 @@ struct ClusterState {
   Epoch last_epoch = 0;
   std::vector<ModelState> models;
   friend bool operator==(const ClusterState&, const ClusterState&) = default;
+};
+
+// Order of two of them: that of a later term is newer whatever its version.
+struct ValueTag {
+  std::uint64_t term = 0;
+  std::uint64_t version = 0;
+  friend auto operator<=>(const ValueTag&, const ValueTag&) = default;
 };
 
 // A node that may hold a share.

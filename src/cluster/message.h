@@ -35,13 +35,6 @@ struct BeatMessage {
 };
 inline constexpr std::size_t kNewsMax = 4;
 
-// Order of two values of the register: that of a later term is newer whatever its version.
-struct ValueTag {
-  std::uint64_t term = 0;
-  std::uint64_t version = 0;
-  friend auto operator<=>(const ValueTag&, const ValueTag&) = default;
-};
-
 // The majority lease: see majority_lease.h.
 struct LeaseMessage {
   enum class Kind : std::uint8_t { kAsk, kAskReply, kVote, kVoteReply, kRenew, kRenewReply };

@@ -435,6 +435,10 @@ const ClusterState& NodeCore::state() const {
   return parts_->lease.agreed() ? *parts_->lease.agreed() : parts_->empty;
 }
 
+ValueTag NodeCore::state_tag() const {
+  return parts_->lease.agreed_tag();
+}
+
 std::optional<Address> NodeCore::path(const NodeId& peer) const {
   return parts_->paths.in_use(peer);
 }

@@ -149,6 +149,7 @@ class NodeCore {
   std::uint64_t term() const;
   // The last agreed state that this node knows.
   const ClusterState& state() const;
+  ValueTag state_tag() const;
   // The address in use to a peer.
   std::optional<Address> path(const NodeId& peer) const;
 
