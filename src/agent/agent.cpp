@@ -10,7 +10,9 @@
 #include <set>
 
 #include "agent/control_socket.h"
+#include "agent/discovery.h"
 #include "agent/events.h"
+#include "agent/hex.h"
 #include "agent/hub.h"
 #include "agent/identity.h"
 #include "agent/interfaces.h"
@@ -79,6 +81,7 @@ struct Agent::Parts {
   std::unique_ptr<TlsSettings> tls;
   std::unique_ptr<Hub> hub;
   std::unique_ptr<ControlSocket> door;
+  std::unique_ptr<Discovery> discovery;
   std::unique_ptr<NodeCore> core;
   Member self;
   bool joining = false;
@@ -89,6 +92,7 @@ struct Agent::Parts {
 
   Status set_up();
   Member describe_self() const;
+  void start_discovery();
   void look_around(Time now);
   void aim();
   void carry_out(NodeCore::Actions actions);
@@ -187,8 +191,23 @@ Member Agent::Parts::describe_self() const {
   return member;
 }
 
+void Agent::Parts::start_discovery() {
+  const Result<DnsSdApi> api = load_dns_sd();
+  if (!api) {
+    spdlog::warn("no discovery: {}; --peer and --join need none", api.error().message);
+    return;
+  }
+  Announcement own{secret.cluster_name(), to_hex(identity.id.bytes), {}};
+  for (const Address& address : self.addresses) own.hosts.push_back(address.host);
+  discovery = Discovery::start(*api, own, hub->port());
+}
+
 void Agent::Parts::look_around(Time now) {
   if (now < next_look) return;
+  if (discovery != nullptr) {
+    if (const std::string line = discovery->take_complaint(); !line.empty())
+      spdlog::warn("no discovery: {}", line);
+  }
   next_look = now + kLookAround;
   self = describe_self();
   core->update_self(self);
@@ -199,6 +218,9 @@ void Agent::Parts::aim() {
   std::vector<Hub::Target> targets;
   for (const Endpoint& peer : options.peers)
     targets.push_back({{PathKind::kUnknown, false, peer.host, peer.port}, {}});
+  if (discovery != nullptr) {
+    for (const Address& address : discovery->found()) targets.push_back({address, {}});
+  }
   for (const MemberView& view : core->members()) {
     if (view.member.id == identity.id) continue;
     for (const Address& address : view.member.addresses) {
@@ -309,6 +331,7 @@ Status Agent::run(const std::function<bool()>& stopping) {
                        "machine is {}",
                        p.identity.left.short_name(), p.identity.id.short_name()));
   p.carry_out(p.core->start(steady_now()));
+  if (p.options.discovers) p.start_discovery();
   while (!stopping()) {
     const Time now = steady_now();
     p.look_around(now);

@@ -19,6 +19,7 @@ struct AgentOptions {
   std::vector<std::string> listen;  // numeric addresses; empty: all of this machine
   std::uint16_t port = kAgentPort;
   std::vector<Endpoint> peers;  // dialled for ever
+  bool discovers = true;        // by dns_sd, where it is there
   // Joining: its secret, kept in the folder once a peer has accepted it.
   std::optional<ClusterSecret> joins;
   std::string version;  // of the program

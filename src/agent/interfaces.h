@@ -12,10 +12,10 @@ namespace sinew {
 struct InterfaceFacts {
   std::string name;
   bool loopback = false;
-  bool wireless = false;  // Linux: a folder `wireless` or `phy80211` in sysfs
-  bool tunnel = false;    // point to point, or a tun device
-  std::string driver = {};     // Linux: the name of its driver, if it has one
-  bool apple = false;     // macOS, where names are all there is
+  bool wireless = false;    // Linux: a folder `wireless` or `phy80211` in sysfs
+  bool tunnel = false;      // point to point, or a tun device
+  std::string driver = {};  // Linux: the name of its driver, if it has one
+  bool apple = false;       // macOS, where names are all there is
 };
 // Guessed; probing says what a path is worth. On macOS a name does not tell Wi-Fi from
 // Ethernet (en0 is either, by model), so all of enN are Ethernet there until somebody asks the

@@ -152,6 +152,8 @@ struct CommandLine {
     agent->add_option("--listen", node.listen,
                       "IP address to listen on; may be repeated (default: all)");
     agent->add_option("--port", node.port, "Port to listen on (default: 7463)");
+    agent->add_flag("--no-discovery", node.no_discovery,
+                    "Neither announce this machine nor look for others by Bonjour or Avahi");
     agent->add_option("--state", node.state, kStateHelp);
     agent->callback([this] { command = [this] { return node_command(node); }; });
 

@@ -85,6 +85,7 @@ Status node_command(const NodeFlags& flags) {
   AgentOptions options;
   options.state = flags.state;
   options.listen = flags.listen;
+  options.discovers = !flags.no_discovery;
   options.version = SINEW_VERSION;
   if (flags.port < 0 || flags.port > 65535)
     return fail(ErrorCode::kUsage, "--port {} is outside 0 to 65535", flags.port);
@@ -96,9 +97,10 @@ Status node_command(const NodeFlags& flags) {
   if (!flags.join.empty()) {
     SINEW_ASSIGN(Endpoint endpoint, resolve_endpoint(flags.join));
     options.peers.push_back(std::move(endpoint));
+  }
+  // Without a host to join, discovery finds one.
+  if (!flags.join.empty() || !flags.secret_file.empty()) {
     SINEW_ASSIGN(options.joins, read_secret(flags.secret_file));
-  } else if (!flags.secret_file.empty()) {
-    return fail(ErrorCode::kUsage, "--secret-file goes with --join");
   }
   SINEW_ASSIGN(const auto agent, Agent::create(std::move(options)));
   return agent->run([] { return interrupts() > 0; });

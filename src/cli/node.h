@@ -23,6 +23,7 @@ struct NodeFlags {
   std::vector<std::string> peers;
   std::vector<std::string> listen;
   int port = kAgentPort;
+  bool no_discovery = false;
 };
 Status node_command(const NodeFlags& flags);
 

@@ -65,11 +65,12 @@ class Agents : public ::testing::Test {
   }
   std::vector<std::string> command(int number, bool joins) const {
     // The machine's fingerprint is the test's, so that a copied folder can be told on one machine.
-    std::vector<std::string> line{"/usr/bin/env", "SINEW_MACHINE=machine" + std::to_string(number),
-                                  SINEW_PROGRAM,  "node",
-                                  "--state",      state(number),
-                                  "--listen",     host(number),
-                                  "--port",       "17463"};
+    std::vector<std::string> line{"/usr/bin/env",  "SINEW_MACHINE=machine" + std::to_string(number),
+                                  SINEW_PROGRAM,   "node",
+                                  "--state",       state(number),
+                                  "--listen",      host(number),
+                                  "--port",        "17463",
+                                  "--no-discovery"};
     if (joins)
       line.insert(line.end(), {"--join", host(1) + ":17463", "--secret-file", token_file()});
     return line;
