@@ -38,7 +38,7 @@ class Agent {
   Agent& operator=(const Agent&) = delete;
 
   // Until `stopping` says so, looked at 4 times a second or when a signal comes; then takes leave
-  // of the others. While it joins: kUnauthorised or kProtocol as soon as every peer has refused.
+  // of the others. While it joins: kUnauthorised or kProtocol as soon as a peer has refused.
   Status run(const std::function<bool()>& stopping);
 
  private:
