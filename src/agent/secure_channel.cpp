@@ -253,7 +253,7 @@ Status SecureChannel::advance(std::vector<ControlFrame>& frames) {
 }
 
 Status SecureChannel::Parts::receive(std::vector<ControlFrame>& frames) {
-  std::array<std::byte, kReadBytes> buffer;
+  std::array<std::byte, kReadBytes> buffer{};
   for (int reads = 0; reads < kReadsInARow; ++reads) {
     // One byte more than a stranger may send shows that it sends too much.
     const std::size_t room =
@@ -340,7 +340,7 @@ Status SecureChannel::Parts::drive_tls(std::vector<ControlFrame>& frames) {
       return fail(ErrorCode::kUnauthorised, "the peer proved no key");
     established = true;
   }
-  std::array<std::byte, kReadBytes> plain;
+  std::array<std::byte, kReadBytes> plain{};
   while (true) {
     const int got = SSL_read(ssl.get(), plain.data(), static_cast<int>(plain.size()));
     if (got <= 0) {
@@ -377,7 +377,7 @@ Status SecureChannel::Parts::tls_failure() {
 }
 
 void SecureChannel::Parts::drain() {
-  std::array<std::byte, kReadBytes> buffer;
+  std::array<std::byte, kReadBytes> buffer{};
   int got = 0;
   while ((got = BIO_read(to_peer, buffer.data(), static_cast<int>(buffer.size()))) > 0)
     cipher.insert(cipher.end(), buffer.begin(), buffer.begin() + got);
