@@ -62,9 +62,11 @@ std::vector<Candidate> connected_nodes(std::vector<Candidate> all) {
     return a.second.node.id < b.second.node.id;
   });
   std::vector<Candidate> chosen;
-  for (auto& [links, c] : ranked)
+  for (auto& entry : ranked) {
+    Candidate& c = entry.second;
     if (std::ranges::all_of(chosen, [&](const Candidate& o) { return linked(c, o); }))
       chosen.push_back(std::move(c));
+  }
   return chosen;
 }
 

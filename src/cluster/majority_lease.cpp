@@ -34,6 +34,7 @@ MajorityLease::MajorityLease(Options options, LeaseRecord record, ClusterStore& 
 void MajorityLease::start(Time now) {
   // What was promised before the restart is forgotten but for its term; a node that never promised
   // need not wait.
+  started_ = now;
   silent_until_ = record_.term > 0 ? now + options_.timing.lease : now;
   next_campaign_ = now;
   next_tick_ = now;
@@ -201,6 +202,7 @@ void MajorityLease::renew(Time now, std::vector<Outgoing>& out) {
   for (const NodeId& to : receivers) {
     message.state.reset();
     const auto it = progress_.find(to);
+    message.stamp = it == progress_.end() ? Time{} : it->second.stamp;
     if (it == progress_.end() || it->second.value != record_.value) message.state = record_.state;
     out.push_back({to, message});
   }
@@ -323,12 +325,16 @@ LeaseMessage MajorityLease::answer_renew(Time now, const NodeId& from,
   grant(now, from);
   wait_for_promise();
   holder_heard_ = now;
+  // Stamps of an earlier life are of another clock.
+  if (message.stamp > started_ && message.stamp <= now)
+    contact_ = std::max(contact_.value_or(message.stamp), message.stamp);
   if (record_.value.term == message.term && record_.value.version <= message.committed &&
       record_.value > agreed_tag_) {
     agreed_ = record_.state;
     agreed_tag_ = record_.value;
   }
   reply.granted = true;
+  reply.stamp = now;
   reply.term = record_.term;
   reply.value = record_.value;
   return reply;
@@ -379,6 +385,7 @@ void MajorityLease::on_renew_reply(const NodeId& from, const LeaseMessage& messa
   if (sent->second < progress.renewed) return;  // overtaken by a later answer
   progress.renewed = sent->second;
   progress.value = message.value;
+  progress.stamp = message.stamp;
   count_renewals();
 }
 

@@ -47,8 +47,9 @@ class MajorityLease final : public Coordination {
   const std::optional<ClusterState>& agreed() const override { return agreed_; }
   ValueTag agreed_tag() const override { return agreed_tag_; }
   Status compare_and_swap(Time now, ValueTag expected, ClusterState next) override;
-  // The last time the holder was heard by this node, or acted here.
-  std::optional<Time> holder_heard() const { return holder_heard_; }
+  // A moment of this node's clock at or after which a holder has held the lease. When a renewal
+  // arrives says nothing: it may have waited while this process was stopped.
+  std::optional<Time> contact() const { return contact_; }
   // The last failure of the store, once.
   std::optional<Error> take_store_error();
 
@@ -57,6 +58,7 @@ class MajorityLease final : public Coordination {
   struct Progress {
     Time renewed{};  // when the newest message that it has answered was sent
     ValueTag value;
+    Time stamp{};  // of its newest answer, by its own clock
   };
 
   bool is_voter(const NodeId& id) const;
@@ -96,7 +98,9 @@ class MajorityLease final : public Coordination {
   Time next_renew_{};
   Time next_tick_{};
   Time lease_until_{};
-  std::optional<Time> holder_heard_;
+  std::optional<Time> holder_heard_;  // when its last renewal arrived
+  std::optional<Time> contact_;
+  Time started_{};
 
   std::uint64_t sequence_ = 0;
   std::uint64_t seen_term_ = 0;  // highest that anyone has named; not yet promised here

@@ -229,7 +229,8 @@ std::uint64_t get_term(Reader& r) {
 
 void put(WireWriter& w, const LeaseMessage& m) {
   w.put(m.kind).put(m.granted).put(m.term).put(m.sequence);
-  w.put(m.value.term).put(m.value.version).put(m.committed).put(m.state.has_value());
+  w.put(m.value.term).put(m.value.version).put(m.committed);
+  w.put(m.stamp.count()).put(m.state.has_value());
   if (m.state) put(w, *m.state);
 }
 void get(Reader& r, LeaseMessage& m) {
@@ -240,6 +241,7 @@ void get(Reader& r, LeaseMessage& m) {
   m.value.term = get_term(r);
   m.value.version = r.number<std::uint64_t>();
   m.committed = r.number<std::uint64_t>();
+  m.stamp = Time{r.number<Time::rep>()};
   if (r.flag()) m.state = get_state(r);
 }
 

@@ -41,9 +41,12 @@ struct LeaseMessage {
   Kind kind = Kind::kAsk;
   bool granted = false;  // replies
   std::uint64_t term = 0;
-  std::uint64_t sequence = 0;         // a reply repeats that of its question
-  ValueTag value;                     // what the sender has accepted
-  std::uint64_t committed = 0;        // kRenew: versions of this term up to here are agreed
+  std::uint64_t sequence = 0;   // a reply repeats that of its question
+  ValueTag value;               // what the sender has accepted
+  std::uint64_t committed = 0;  // kRenew: versions of this term up to here are agreed
+  // kRenewReply: the sender's clock. kRenew: the last such stamp that came from the receiver, which
+  // so learns that the holder was there after that moment of its own clock; 0 before the first.
+  Time stamp{};
   std::optional<ClusterState> state;  // kRenew: that of `value`, where the receiver may lack it
 };
 

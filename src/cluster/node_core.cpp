@@ -253,9 +253,9 @@ void NodeCore::Parts::report_stranded(Time now, const ModelState& model) {
 }
 
 void NodeCore::Parts::run_models(Time now, Actions& actions) {
-  const auto heard = lease.holder_heard();
-  const bool may_serve =
-      !members.duplicated() && (leads(now) || (heard && now < *heard + options.timing.serve_alone));
+  const auto contact = lease.contact();
+  const bool may_serve = !members.duplicated() &&
+                         (leads(now) || (contact && now < *contact + options.timing.serve_alone));
   std::map<ModelId, const ModelState*> wanted;
   if (may_serve && lease.agreed())
     for (const ModelState& m : lease.agreed()->models) {

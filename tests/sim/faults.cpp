@@ -124,6 +124,10 @@ void World::heal_all() {
       crash(i);
       nodes_[i].dead_for_good = true;
     }
+    if (settings_.mutation == Mutation::kOldDisks) {
+      crash(i);
+      nodes_[i].disk.content = nodes_[i].old_disk;
+    }
     boot(i);
   }
   if (settings_.mutation == Mutation::kDeafNode) {

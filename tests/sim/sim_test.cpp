@@ -50,7 +50,8 @@ TEST_P(BrokenProgram, IsCaughtByItsInvariant) {
 INSTANTIATE_TEST_SUITE_P(
     Mutations, BrokenProgram,
     ::testing::Values(Broken{Mutation::kLongLease, "coordinate at once"},
-                      Broken{Mutation::kForgetfulDisk, "two nodes coordinate in term"},
+                      Broken{Mutation::kOldDisks, "two nodes coordinate in term"},
+                      Broken{Mutation::kOldDisks, "means two things"},
                       Broken{Mutation::kForgetfulDisk, "goes back"},
                       Broken{Mutation::kSlowBurial, "ghost"},
                       Broken{Mutation::kRawTokens, "wrong, lost or doubled"},

@@ -9,8 +9,8 @@ namespace sinew::sim {
 namespace {
 
 constexpr std::array<const char*, kMutationCount> kMutationNames{
-    "none",       "long_lease",   "forgetful_disk", "slow_burial",
-    "raw_tokens", "lost_request", "serve_alone",    "deaf_node"};
+    "none",         "long_lease",  "forgetful_disk", "slow_burial", "raw_tokens",
+    "lost_request", "serve_alone", "deaf_node",      "old_disks"};
 
 }  // namespace
 
@@ -293,6 +293,7 @@ Outcome World::run() {
   at(12s, [this] {
     for (std::uint64_t i = 1; i <= commands_; ++i)
       if (!answers_.contains(i) || !answers_[i]) violate("a model was not loaded");
+    for (Node& node : nodes_) node.old_disk = node.disk.content;
     client_asks();
   });
   schedule_faults();

@@ -29,8 +29,9 @@ enum class Mutation {
   kLostRequest,    // heads ignore some requests for ever
   kServeAlone,     // nodes never notice that they hear no coordinator
   kDeafNode,       // one node never hears the others again
+  kOldDisks,       // all machines are set back to an old copy of their disks
 };
-inline constexpr int kMutationCount = 8;
+inline constexpr int kMutationCount = 9;
 std::string mutation_name(Mutation mutation);
 
 struct Outcome {
@@ -103,6 +104,7 @@ struct Node {
   Member member;
   std::unique_ptr<NodeCore> core;
   Disk disk;
+  std::vector<std::byte> old_disk;
   bool up = false;
   bool paused = false;
   bool dead_for_good = false;

@@ -198,6 +198,25 @@ TEST(MajorityLease, AWriteIsAgreedByAMajorityAndOutlivesItsWriter) {
   EXPECT_FALSE(lease.compare_and_swap(group.now, lease.agreed_tag(), next));
 }
 
+TEST(MajorityLease, ARenewalThatHasWaitedIsNoContact) {
+  Group group(3);
+  group.run(5s);
+  const NodeId holder = group.holders().front();
+  const NodeId voter = holder == id(1) ? id(2) : id(1);
+  MajorityLease& lease = *group.voters[voter].lease;
+  const auto before = lease.contact();
+  ASSERT_TRUE(before);
+  EXPECT_LE(*before, group.now);
+  EXPECT_GT(*before, group.now - 1s);
+  LeaseMessage renew;
+  renew.kind = LeaseMessage::Kind::kRenew;
+  renew.term = lease.term();
+  renew.value = lease.agreed_tag();
+  renew.stamp = *before;
+  lease.received(group.now + 60s, holder, renew);  // this process was stopped for a minute
+  EXPECT_EQ(lease.contact(), before);
+}
+
 TEST(MajorityLease, VotersChangeByOneAtATime) {
   Group group(5);
   group.run(5s);

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 const Address kThunderbolt{PathKind::kThunderbolt, true, "169.254.0.1", 1};
 const Address kWifi{PathKind::kWifi, false, "192.168.0.1", 1};
 
-struct Fixture : ::testing::Test {
+struct PathChoice : ::testing::Test {
   Paths paths{ClusterTiming{}};
   NodeId peer{{1}};
   NodeCore::Actions actions;
@@ -31,13 +31,13 @@ struct Fixture : ::testing::Test {
   }
 };
 
-TEST_F(Fixture, TheBestKindIsUsed) {
+TEST_F(PathChoice, TheBestKindIsUsed) {
   wait(1s);
   EXPECT_EQ(paths.in_use(peer), kThunderbolt);
   EXPECT_EQ(changes(), 0);
 }
 
-TEST_F(Fixture, ALossIsSaidAndUndoneWhenThePathIsGoodForAWhile) {
+TEST_F(PathChoice, ALossIsSaidAndUndoneWhenThePathIsGoodForAWhile) {
   wait(1s);
   thunderbolt = false;
   wait(1s);
@@ -51,7 +51,7 @@ TEST_F(Fixture, ALossIsSaidAndUndoneWhenThePathIsGoodForAWhile) {
   EXPECT_EQ(changes(), 2);
 }
 
-TEST_F(Fixture, APathThatFlapsIsLeftAlone) {
+TEST_F(PathChoice, APathThatFlapsIsLeftAlone) {
   wait(1s);
   for (int i = 0; i < 10; ++i) {
     thunderbolt = i % 2 == 1;
@@ -60,7 +60,7 @@ TEST_F(Fixture, APathThatFlapsIsLeftAlone) {
   EXPECT_EQ(changes(), 1);
 }
 
-TEST_F(Fixture, NoPathAtAllIsSaidOnce) {
+TEST_F(PathChoice, NoPathAtAllIsSaidOnce) {
   wait(1s);
   for (int i = 0; i < 20; ++i) paths.tick(now += 1s, {peer}, actions);
   EXPECT_EQ(std::ranges::count(actions.events, EventKind::kPathLost, &Event::kind), 1);
