@@ -26,6 +26,7 @@ int status_of(ErrorCode code) {
     case ErrorCode::kNoMemory:
     case ErrorCode::kProtocol:
     case ErrorCode::kIntegrity:
+    case ErrorCode::kUnauthorised:
     case ErrorCode::kInternal:
       return 500;
   }

@@ -12,6 +12,8 @@ int exit_status(ErrorCode code) {
       return 5;
     case ErrorCode::kIntegrity:
       return 6;
+    case ErrorCode::kUnauthorised:
+      return 7;
     case ErrorCode::kInvalidFile:
       return 65;
     case ErrorCode::kNotFound:
@@ -57,6 +59,8 @@ std::string_view error_code_name(ErrorCode code) {
       return "protocol";
     case ErrorCode::kIntegrity:
       return "integrity";
+    case ErrorCode::kUnauthorised:
+      return "unauthorised";
     case ErrorCode::kCancelled:
       return "cancelled";
     case ErrorCode::kInternal:

@@ -21,6 +21,7 @@ enum class ErrorCode : std::uint8_t {
   kDeadline,        // a wait passed its deadline: exit 124
   kProtocol,        // a message breaks the wire format, or belongs to another job or epoch: exit 5
   kIntegrity,       // a checksum or hash does not match: exit 6
+  kUnauthorised,    // a peer lacks the cluster's secret, or has another: exit 7
   kCancelled,       // the user or the client went away
   kInternal,        // a bug of ours that was caught: exit 70
 };

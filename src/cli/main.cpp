@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/doctor.h"
+#include "cli/node.h"
 #include "cli/show.h"
 #include "cli/verify.h"
 #include "engine/rank_main.h"
@@ -36,6 +37,9 @@ struct CommandLine {
   BenchCollectivesFlags bench_collectives;
   VerifyFlags verify;
   DoctorFlags doctor;
+  ClusterCreateFlags cluster_create;
+  NodeFlags node;
+  ClusterShowFlags cluster_show;
   bool proven = true;  // what verify or doctor found
   std::string show_path;
   bool show_json = false;
@@ -52,6 +56,7 @@ struct CommandLine {
     add_measurements();
     add_verify();
     add_doctor();
+    add_cluster();
   }
 
   void add_run() {
@@ -145,6 +150,44 @@ struct CommandLine {
         return {};
       };
     });
+  }
+
+  void add_cluster() {
+    constexpr const char* kStateHelp =
+        "Folder of secret and identity (default: $SINEW_STATE, else the user's state folder)";
+    CLI::App* cluster = app.add_subcommand("cluster", "Make a cluster");
+    cluster->require_subcommand(1);
+    CLI::App* create = cluster->add_subcommand("create", "Draw a secret and print the join token");
+    create->add_option("NAME", cluster_create.name, "Its name, for people (default: sinew)");
+    create->add_option("--state", cluster_create.state, kStateHelp);
+    create->callback(
+        [this] { command = [this] { return cluster_create_command(cluster_create); }; });
+
+    CLI::App* agent = app.add_subcommand("node", "Run this machine's agent");
+    agent->add_option("--join", node.join, "HOST[:PORT] of a machine that is in the cluster");
+    agent->add_option("--secret-file", node.secret_file,
+                      "File with the join token, mode 0600; - is standard input "
+                      "(default: $SINEW_SECRET, else standard input)");
+    agent->add_option("--peer", node.peers, "HOST[:PORT] to keep a connection to; may be repeated");
+    agent->add_option("--listen", node.listen,
+                      "IP address to listen on; may be repeated (default: all)");
+    agent->add_option("--port", node.port, "Port to listen on (default: 7463)");
+    agent->add_flag("--no-discovery", node.no_discovery,
+                    "Neither announce this machine nor look for others by Bonjour or Avahi");
+    agent->add_option("--state", node.state, kStateHelp);
+    agent->callback([this] { command = [this] { return node_command(node); }; });
+
+    const auto add_show = [&](const char* name, const char* help,
+                              Status (*show)(const ClusterShowFlags&)) {
+      CLI::App* sub = app.add_subcommand(name, help);
+      sub->add_option("--state", cluster_show.state, kStateHelp);
+      sub->add_flag("--json", cluster_show.json, "As JSON");
+      sub->callback([this, show] { command = [this, show] { return show(cluster_show); }; });
+    };
+    add_show("nodes", "The cluster's machines, as this one's agent knows them", nodes_command);
+    add_show("links", "Every address of every machine, measured, and which is in use",
+             links_command);
+    add_show("events", "What happened to the cluster, as this machine saw it", events_command);
   }
 
   void add_measurements() {
