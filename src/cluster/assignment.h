@@ -94,7 +94,8 @@ struct ClusterState {
 struct ValueTag {
   std::uint64_t term = 0;
   std::uint64_t version = 0;
-  friend auto operator<=>(const ValueTag&, const ValueTag&) = default;
+  friend auto operator<=>(const ValueTag&,
+                          const ValueTag&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // A node that may hold a share.

@@ -18,7 +18,7 @@ using Time = std::chrono::nanoseconds;
 // Identity of a machine, drawn once and kept in its state folder. All zeros names nobody.
 struct NodeId {
   std::array<std::uint8_t, 16> bytes{};
-  friend auto operator<=>(const NodeId&, const NodeId&) = default;
+  friend auto operator<=>(const NodeId&, const NodeId&) = default;  // NOLINT(modernize-use-nullptr)
   bool none() const { return *this == NodeId{}; }
   // The first 8 hexadecimal digits: for people.
   std::string short_name() const;
@@ -35,13 +35,15 @@ struct Address {
   bool rdma = false;  // the interface has an RDMA device that was opened
   std::string host;   // numeric
   std::uint16_t port = 0;
-  friend auto operator<=>(const Address&, const Address&) = default;
+  friend auto operator<=>(const Address&,
+                          const Address&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // SHA-256 of a model file: the same model on two nodes has the same id.
 struct ModelId {
   std::array<std::uint8_t, 32> bytes{};
-  friend auto operator<=>(const ModelId&, const ModelId&) = default;
+  friend auto operator<=>(const ModelId&,
+                          const ModelId&) = default;  // NOLINT(modernize-use-nullptr)
   std::string short_name() const;
 };
 
