@@ -18,6 +18,7 @@ bool is_users_fault(ErrorCode code) {
     case ErrorCode::kDeadline:
     case ErrorCode::kProtocol:
     case ErrorCode::kIntegrity:
+    case ErrorCode::kUnauthorised:
       return false;
 #ifndef MUST_FAIL
     case ErrorCode::kInternal:
