@@ -30,12 +30,18 @@ Result<pid_t> start(const std::vector<std::string>& command, int out) {
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  // A group of its own, so that what the tool starts ends with it.
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   pid_t child = -1;
-  const int error = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = ::posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
   if (error == ENOENT) return fail(ErrorCode::kNotFound, "{} is not installed", command[0]);
   if (error != 0)
     return fail(ErrorCode::kIo, "{} cannot be started: {}", command[0], std::strerror(error));
@@ -54,8 +60,10 @@ std::optional<ChildEvent> ended(pid_t child, Clock::time_point deadline) {
 }
 
 void end(pid_t child) {
-  ::kill(child, SIGTERM);
-  if (!ended(child, Clock::now() + kEndMax)) kill_child(child, Clock::now() + kEndMax);
+  ::kill(-child, SIGTERM);
+  if (ended(child, Clock::now() + kEndMax)) return;
+  ::kill(-child, SIGKILL);
+  kill_child(child, Clock::now() + kEndMax);
 }
 
 Status read_all(int fd, Clock::time_point deadline, std::size_t bytes_max, std::string& into) {

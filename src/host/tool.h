@@ -15,8 +15,8 @@ struct ToolOutput {
 };
 
 // Runs a program of the system, found by PATH, with no input, and waits at most `limit`. kNotFound
-// if there is none of that name; kDeadline after `limit`, when it has been asked to end, then
-// killed; kIo if it says more than `bytes_max`.
+// if there is none of that name; kDeadline after `limit`, when it and
+// what it started have been asked to end, then killed; kIo if it says more than `bytes_max`.
 Result<ToolOutput> run_tool(const std::vector<std::string>& command,
                             std::chrono::milliseconds limit, std::size_t bytes_max);
 

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <thread>
+
+#include "support/process.h"
+
 namespace sinew {
 namespace {
 
@@ -28,6 +33,21 @@ TEST(RunTool, EndsAToolThatIsLateEvenIfItIgnoresTheRequest) {
     ASSERT_FALSE(output) << script;
     EXPECT_EQ(output.error().code, ErrorCode::kDeadline) << output.error().message;
   }
+}
+
+TEST(RunTool, WhatALateToolStartedEndsWithIt) {
+  test::TemporaryFolder folder;
+  const std::string script = "sleep 600 & echo $! > '" + folder.file("pid") + "'; wait";
+  ASSERT_FALSE(run_tool({"sh", "-c", script}, milliseconds(2000), 100));
+  const auto text = test::read_file(folder.file("pid"));
+  ASSERT_TRUE(text) << "the shell did not start in time";
+  const std::string command = "/proc/" + text->substr(0, text->find('\n')) + "/cmdline";
+  // Until somebody collects it, it is a zombie without a command line.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto lives = [&] { return !test::read_file(command).value_or("").empty(); };
+  while (lives() && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_FALSE(lives());
 }
 
 TEST(RunTool, EndsAToolThatSaysTooMuch) {
