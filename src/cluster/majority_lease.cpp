@@ -137,19 +137,24 @@ std::vector<Coordination::Outgoing> MajorityLease::tick(Time now,
   return out;
 }
 
+void MajorityLease::request_votes(LeaseMessage::Kind kind, std::uint64_t term,
+                                  std::vector<Outgoing>& out) const {
+  LeaseMessage message;
+  message.kind = kind;
+  message.term = term;
+  message.sequence = sequence_;
+  message.value = record_.value;
+  for (const NodeId& voter : record_.state.voters)
+    if (voter != options_.self) out.push_back({voter, message});
+}
+
 void MajorityLease::ask(Time now, std::vector<Outgoing>& out) {
   role_ = Role::kAsking;
   votes_ = {options_.self};
   ++sequence_;
   back_off(now);
   if (votes_.size() >= majority()) return campaign(now, out);
-  LeaseMessage message;
-  message.kind = LeaseMessage::Kind::kAsk;
-  message.term = std::max(record_.term, seen_term_) + 1;
-  message.sequence = sequence_;
-  message.value = record_.value;
-  for (const NodeId& voter : record_.state.voters)
-    if (voter != options_.self) out.push_back({voter, message});
+  request_votes(LeaseMessage::Kind::kAsk, std::max(record_.term, seen_term_) + 1, out);
 }
 
 void MajorityLease::campaign(Time now, std::vector<Outgoing>& out) {
@@ -164,13 +169,7 @@ void MajorityLease::campaign(Time now, std::vector<Outgoing>& out) {
   progress_[options_.self] = {now, {}};
   sent_ = {{++sequence_, now}};
   if (votes_.size() >= majority()) return become_holder(now, out);
-  LeaseMessage message;
-  message.kind = LeaseMessage::Kind::kVote;
-  message.term = record_.term;
-  message.sequence = sequence_;
-  message.value = record_.value;
-  for (const NodeId& voter : record_.state.voters)
-    if (voter != options_.self) out.push_back({voter, message});
+  request_votes(LeaseMessage::Kind::kVote, record_.term, out);
 }
 
 void MajorityLease::become_holder(Time now, std::vector<Outgoing>& out) {

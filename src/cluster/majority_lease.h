@@ -71,6 +71,8 @@ class MajorityLease final : public Coordination {
   Time random_backoff();
   void ask(Time now, std::vector<Outgoing>& out);
   void campaign(Time now, std::vector<Outgoing>& out);
+  // Of all other voters, or (kAsk) whether they would vote.
+  void request_votes(LeaseMessage::Kind kind, std::uint64_t term, std::vector<Outgoing>& out) const;
   void become_holder(Time now, std::vector<Outgoing>& out);
   void renew(Time now, std::vector<Outgoing>& out);
   void count_renewals();

@@ -41,6 +41,12 @@ std::atomic<bool> g_ending{false};
 std::atomic<bool> g_leave{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "changed in a signal handler");
 
+// In a signal handler, too.
+void end_this_rank() {
+  g_ending = true;
+  g_leave = true;
+}
+
 enum class Phase : std::uint8_t { kStarting, kLoading, kConnecting, kIdle, kRequest, kBetween };
 
 std::string phase_text(Phase phase, std::uint64_t steps) {
@@ -128,8 +134,7 @@ class ControlThread {
   }
   void supervisor_is_gone() {
     if (!in_order_) std::_Exit(exit_status(ErrorCode::kPeerLost));
-    g_ending = true;
-    g_leave = true;
+    end_this_rank();
   }
   void run() {
     auto next_heartbeat = Clock::now();
@@ -208,10 +213,7 @@ Result<Message> expect(ControlThread& control) {
 void end_in_order(ControlThread& control) {
   control.end_in_order();
   struct sigaction action {};
-  action.sa_handler = [](int) {
-    g_ending = true;
-    g_leave = true;
-  };
+  action.sa_handler = [](int) { end_this_rank(); };
   ::sigaction(SIGTERM, &action, nullptr);
   die_with_parent(SIGTERM);
 }

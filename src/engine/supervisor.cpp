@@ -426,11 +426,17 @@ void Supervisor::end_children() {
       if (!child.reaped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     if (child.reaped) continue;
-    if (!kill_child(child.status.process, std::max(deadline, Clock::now()) + kReapMax))
-      spdlog::warn("process {} of a rank was killed and does not end: its driver holds it",
-                   child.status.process);
+    if (const Status ended = reap(child, std::max(deadline, Clock::now())); !ended)
+      spdlog::warn("{}", ended.error().message);
     child.reaped = true;
   }
+}
+
+Status Supervisor::reap(const Child& child, Clock::time_point from) {
+  if (kill_child(child.status.process, from + kReapMax)) return {};
+  return fail(ErrorCode::kPeerLost,
+              "process {} of a rank was killed and does not end: its driver holds it",
+              child.status.process);
 }
 
 }  // namespace sinew

@@ -124,6 +124,9 @@ class Supervisor {
     int stopped_by = 0;    // signal, while it is stopped
     bool joined = false;   // started by a launcher: only its connection tells of it
     bool closed = false;   // its end of the control socket
+
+    // Dead, stopped or not to be trusted: it has no place in the next epoch.
+    bool lost() const { return reaped || closed || failed || suspect || stopped_by != 0; }
   };
 
   Supervisor() = default;
@@ -140,11 +143,13 @@ class Supervisor {
   void configure(Child& child, Rank rank);
   // Between two epochs, in this order.
   void leave_epoch(const Error& cause, Clock::time_point now);
-  Status replace(Child& child);
+  static Status replace(Child& child);
   void go_on(Clock::time_point now);
   Status start_epoch();
   void epoch_is_ready(Clock::time_point now);
   void end_children();
+  // Kills it; an error if it has not ended a second after `from`.
+  static Status reap(const Child& child, Clock::time_point from);
   std::string describe(Rank rank) const;
   // Where the ranks listen for each other.
   std::string host_of(Rank rank) const;

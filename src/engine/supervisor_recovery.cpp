@@ -11,7 +11,6 @@ namespace {
 
 // A rank leaves its group at once, unless it computes: then after that step.
 constexpr std::chrono::seconds kLeaveMax{30};
-constexpr std::chrono::milliseconds kReapMax{1000};
 
 }  // namespace
 
@@ -25,23 +24,15 @@ void Supervisor::leave_epoch(const Error& cause, Clock::time_point now) {
   troubles_.clear();
   spdlog::warn("{}; what is lost is started again for epoch {}", cause.message, epoch_);
   for (Child& child : children_) {
-    if (!child.reaped && !child.closed && !child.failed && !child.suspect &&
-        child.stopped_by == 0) {
-      if (!child.channel->send(AbandonMessage{epoch_})) child.closed = true;
-    }
-    if (child.reaped || child.closed || child.failed || child.suspect || child.stopped_by != 0) {
-      if (const Status replaced = replace(child); !replaced) return give_up(replaced.error());
-    }
+    if (!child.lost() && child.channel->send(AbandonMessage{epoch_})) continue;
+    if (const Status replaced = replace(child); !replaced) return give_up(replaced.error());
   }
   changed_.notify_all();
 }
 
 // Its place is empty after that, until `start_epoch`.
 Status Supervisor::replace(Child& child) {
-  if (!child.reaped && !kill_child(child.status.process, Clock::now() + kReapMax))
-    return fail(ErrorCode::kPeerLost,
-                "process {} of a lost rank was killed and does not end: its driver holds it",
-                child.status.process);
+  if (!child.reaped) SINEW_TRY(reap(child, Clock::now()));
   const HeartbeatMessage last = child.status.heartbeat;
   child = Child{};
   child.reaped = true;
