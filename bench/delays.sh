@@ -9,6 +9,7 @@
 # which is in all rows alike.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source tests/netns/cables.bash
 
 build=build/bench model=models/tiny/sinew-tiny-q8_0.gguf ranks=4 threads=1 tokens=64 floats=256 repeat=3 delays="10 50 300" rpc=no
 while [ $# -gt 0 ]; do
@@ -31,29 +32,17 @@ work=$(mktemp -d)
 started=()
 
 finish() {
-  exec 9>&- || true
   for process in "${started[@]}"; do kill -KILL "$process" 2>/dev/null && wait "$process" 2>/dev/null; done || true
-  for ((rank = 0; rank < ranks; ++rank)); do ip netns del "$tag-$rank" 2>/dev/null || true; done
+  remove_cables "$tag" "$ranks"
   rm -rf "$work"
 }
 trap finish EXIT
 stop() { echo "bench/delays.sh: $*" >&2; exit 1; }
 for needed in "$sinew" "$peer" "$wire"; do [ -x "$needed" ] || stop "$needed is not built: cmake --build $build --target $(basename "$needed")"; done
 
-places=()
-for ((rank = 0; rank < ranks; ++rank)); do
-  ip netns add "$tag-$rank"
-  ip -n "$tag-$rank" link set lo up
-  places+=("$tag-$rank=10.88.0.$((rank + 1))")
-done
-mkfifo "$work/commands"
-"$wire" "${places[@]}" <"$work/commands" >"$work/wire" 2>&1 &
-started+=($!)
-exec 9>"$work/commands"
-for _ in $(seq 50); do grep -q ready "$work/wire" && break; sleep 0.1; done
-grep -q ready "$work/wire" || stop "the wire does not come up: $(cat "$work/wire")"
+lay_cables "$wire" "$work" "$tag" "$ranks" || stop "the wire does not come up: $wire_reason"
+started+=("$wire_process")
 
-set_delay() { echo "delay $1" >&9; sleep 0.2; }
 inside() { local rank=$1; shift; ip netns exec "$tag-$rank" "$@"; }
 
 # "tokens/s of decode, collectives of one token, seconds of computing of one token"
@@ -103,7 +92,7 @@ run_llama() {
 
 for ((round = 0; round < repeat; ++round)); do
   for delay in 0 $delays; do
-    set_delay "$delay"
+    tell_wire "delay $delay" || stop "the wire refuses 'delay $delay'"
     echo "hop $delay $(run_hop)"
     echo "sinew $delay $(run_sinew)"
     [ "$rpc" = no ] || echo "llama $delay $(run_llama)"

@@ -5,15 +5,16 @@
 # Status 77 and a reason on the last line where the system does not allow it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+source tests/netns/cables.bash
 readonly program=$PWD/${1:?usage: tests/netns/run.sh PROGRAM WIRE} wire=$PWD/${2:?usage: tests/netns/run.sh PROGRAM WIRE}
 readonly model=models/tiny/sinew-tiny-q8_0.gguf ranks=4 space="sinew-netns-$$"
 folder=$(mktemp -d)
 running=()
 
 finish() {
-  exec 9>&- || true
   for process in "${running[@]}"; do kill -KILL "$process" 2>/dev/null && wait "$process" 2>/dev/null; done || true
-  for name in "$space" "$space"-{0..3}; do ip netns del "$name" 2>/dev/null || true; done
+  ip netns del "$space" 2>/dev/null || true
+  remove_cables "$space" $ranks
   rm -rf "$folder"
 }
 trap finish EXIT
@@ -43,19 +44,9 @@ ends_naming() {
 reason=$(ip netns add "$space" 2>&1) || skip "no network namespace may be made here: $reason"
 ip -n "$space" link set lo up
 [ -c /dev/net/tun ] || skip "there is no /dev/net/tun here"
-places=()
-for ((rank = 0; rank < ranks; ++rank)); do
-  ip netns add "$space-$rank"
-  ip -n "$space-$rank" link set lo up
-  places+=("$space-$rank=10.88.0.$((rank + 1))")
-done
-mkfifo "$folder/commands"
-"$wire" --mtu 1500 "${places[@]}" <"$folder/commands" >"$folder/wire" 2>&1 &
-running+=($!)
-exec 9>"$folder/commands"
-for _ in $(seq 50); do grep -q ready "$folder/wire" && break; sleep 0.1; done
-grep -q ready "$folder/wire" || skip "the cables cannot be had: $(cat "$folder/wire")"
-tell_wire() { echo "$1" >&9; sleep 0.2; ! grep error "$folder/wire" || fail "the wire refuses '$1'"; }
+lay_cables "$wire" "$folder" "$space" $ranks --mtu 1500 || skip "the cables cannot be had: $wire_reason"
+running+=("$wire_process")
+set_wire() { tell_wire "$1" || fail "the wire refuses '$1'"; }
 
 # launch NAME PORT FLAG... : rank 0's process in $leader, the others in $running; one in each namespace.
 launch() {
@@ -73,21 +64,21 @@ launch() {
 timeout 60 "$program" run "$model" "Tell me a story about a fox." --ranks $ranks --temp 0 -n 40 --link shm >"$folder/shm.out" 2>"$folder/shm.err" ||
   fail "shared memory: status $?"
 [ -s "$folder/shm.out" ] || fail "no answer"
-tell_wire "delay 1000"
-tell_wire "loss 0.005"
+set_wire "delay 1000"
+set_wire "loss 0.005"
 launch slow 7100 --temp 0 -n 40
 wait "$leader" || fail "slow network: status $?"
 cmp "$folder/shm.out" "$folder/slow-0.out" || fail "another answer over the slow network"
 echo "ok: the same answer over TCP with 1 ms delay and 0.5 % loss"
 
 # A cable that carries one direction only: both ends still look well to the system.
-tell_wire "delay 0"
-tell_wire "loss 0"
+set_wire "delay 0"
+set_wire "loss 0"
 launch oneway 7200 --temp 1 --ignore-eos -n 100000 --timeout 5
 has_words "$folder/oneway-0.out"
-tell_wire "cut $space-2 > $space-1"
+set_wire "cut $space-2 > $space-1"
 ends_naming "$folder/oneway-0.err" "$leader" "a cable that carries one direction only"
-tell_wire mend
+set_wire mend
 
 # A network that swallows everything, without a sign: the deadline has to end it.
 ip netns exec "$space" "$program" run "$model" "Tell me a story." --ranks 4 --link tcp --recover 0 --ignore-eos -n 100000 --temp 1 \

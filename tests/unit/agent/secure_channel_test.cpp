@@ -52,6 +52,12 @@ Side side(const TlsSettings& settings, Socket socket, bool dials) {
   return {std::move(*channel), {}, {}};
 }
 
+// Two ends of one connection; the first one dials.
+std::pair<Side, Side> two_sides(const TlsSettings& dials, const TlsSettings& accepts) {
+  auto [left, right] = sockets();
+  return {side(dials, std::move(left), true), side(accepts, std::move(right), false)};
+}
+
 // Nothing waits: a fixed number of turns moves all that there is.
 void talk(Side& a, Side& b) {
   for (int turn = 0; turn < 12; ++turn) {
@@ -79,9 +85,7 @@ std::vector<std::byte> read_raw(const Socket& socket) {
 
 TEST(SecureChannel, TheRightKeyCarriesMessagesBothWays) {
   const auto keys = settings();
-  auto [left, right] = sockets();
-  Side dials = side(*keys, std::move(left), true);
-  Side accepts = side(*keys, std::move(right), false);
+  auto [dials, accepts] = two_sides(*keys, *keys);
   talk(dials, accepts);
   ASSERT_TRUE(dials.channel->established()) << dials.status.error().message;
   ASSERT_TRUE(accepts.channel->established()) << accepts.status.error().message;
@@ -122,9 +126,7 @@ TEST(SecureChannel, NothingOfAMessageIsReadableOnTheWire) {
 TEST(SecureChannel, AnotherSecretIsRefusedOnBothSides) {
   const auto keys = settings(1, 2);
   const auto wrong = settings(1, 3);
-  auto [left, right] = sockets();
-  Side dials = side(*wrong, std::move(left), true);
-  Side accepts = side(*keys, std::move(right), false);
+  auto [dials, accepts] = two_sides(*wrong, *keys);
   talk(dials, accepts);
   ASSERT_FALSE(dials.status);
   ASSERT_FALSE(accepts.status);
@@ -138,9 +140,7 @@ TEST(SecureChannel, AnotherSecretIsRefusedOnBothSides) {
 TEST(SecureChannel, AnotherClusterIsRefusedOnBothSides) {
   const auto keys = settings(1, 2);
   const auto other = settings(9, 2);
-  auto [left, right] = sockets();
-  Side dials = side(*other, std::move(left), true);
-  Side accepts = side(*keys, std::move(right), false);
+  auto [dials, accepts] = two_sides(*other, *keys);
   talk(dials, accepts);
   ASSERT_FALSE(dials.status);
   ASSERT_FALSE(accepts.status);
@@ -151,9 +151,7 @@ TEST(SecureChannel, AnotherClusterIsRefusedOnBothSides) {
 TEST(SecureChannel, AnotherVersionIsNamedOnBothSides) {
   const auto keys = settings();
   const auto newer = settings(1, 2, {kControlVersion + 1, "9.9"});
-  auto [left, right] = sockets();
-  Side dials = side(*newer, std::move(left), true);
-  Side accepts = side(*keys, std::move(right), false);
+  auto [dials, accepts] = two_sides(*newer, *keys);
   talk(dials, accepts);
   for (const Side* one : {&dials, &accepts}) {
     ASSERT_FALSE(one->status);
@@ -238,9 +236,7 @@ TEST(SecureChannel, ARecordedConnectionCannotBePlayedAgain) {
 
 TEST(SecureChannel, AShortMessageOvertakesLongOnes) {
   const auto keys = settings();
-  auto [left, right] = sockets();
-  Side dials = side(*keys, std::move(left), true);
-  Side accepts = side(*keys, std::move(right), false);
+  auto [dials, accepts] = two_sides(*keys, *keys);
   talk(dials, accepts);
   const std::vector<std::byte> large(kFramePayloadMax);
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(dials.channel->send(FrameKind::kCluster, large));
@@ -252,9 +248,7 @@ TEST(SecureChannel, AShortMessageOvertakesLongOnes) {
 
 TEST(SecureChannel, APeerThatDoesNotReadIsGivenUp) {
   const auto keys = settings();
-  auto [left, right] = sockets();
-  Side dials = side(*keys, std::move(left), true);
-  Side accepts = side(*keys, std::move(right), false);
+  auto [dials, accepts] = two_sides(*keys, *keys);
   talk(dials, accepts);
   const std::vector<std::byte> large(kFramePayloadMax);
   Status status;
